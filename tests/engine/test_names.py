@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import treecal as tc
-from treecal.engine._names import Names
+from treecal.engine._keys import Names
 from treecal.exceptions import ParameterError, SnapshotError
 
 TREE = tc.TreeCal(tc.Simplex(2))

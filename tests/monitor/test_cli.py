@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import treecal as tc
-from tests.cli.support import run
+from tests.cli.support import refused, run
 from tests.monitor.test_monitor import stream
 from treecal._atomic import exclusive
 
@@ -215,3 +215,19 @@ def test_outcomes_that_come_late_count_in_the_order_in_which_they_come(tmp_path:
     assert done.code == 3
     unknown = run("monitor", "--classes", "a,b", "--id", "id", stdin='{"outcome_for": "x", "outcome": "a"}\n')
     assert (unknown.code, "no forecast of that id awaits one" in unknown.err) == (2, True)
+
+
+@pytest.mark.parametrize("more", [(), ("--snapshot", "kept"), ("--id", "id")])
+def test_what_was_rounded_to_0_is_raised(
+    more: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of five hundred forecasts of 0.004 that come true is no proof of anything, but where 0.00 was written."""
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{i},0.00,{int(i == 300)}" for i in range(500)]
+    Path("log.csv").write_text("\n".join(["id,p,outcome", *rows, ""]), encoding="utf-8")
+    arguments = ("monitor", "log.csv", "--classes", "0,1", "--forecast", "p", *more)
+    assert "had the probability 0" in run(*arguments).out
+    Path("kept").unlink(missing_ok=True)
+    done = run(*arguments, "--clip", "0.005")
+    assert (done.code, "no alarm" in done.out) == (0, True)
+    refused(run(*arguments, "--clip", "0.5"), "--clip")

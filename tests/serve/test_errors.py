@@ -261,7 +261,7 @@ def test_an_error_after_the_answer_began_ends_the_connection(tmp_path: Path) -> 
     async def begin(desk: Any, call: Request) -> Response:
         return Response(parts())
 
-    with served(tmp_path, operations=[Operation(method="GET", path="/", does=begin, about="")]) as house:
+    with served(tmp_path, operations=[Operation(method="GET", path="/", does=begin)]) as house:
         with pytest.raises(ZeroDivisionError):  # which the server takes to close the connection
             house.ask("GET", "/")
         assert [line["event"] for line in house.lines] == ["failure", "request"]

@@ -19,7 +19,7 @@ from treecal.auditing._calibration import Calibration
 from treecal.auditing._words import Shown, acted, watched
 from treecal.exceptions import UnsupportedError
 from treecal.geometry import pairing
-from treecal.measures import Bins, Interval
+from treecal.measures import Interval
 
 if TYPE_CHECKING:
     pass
@@ -96,12 +96,12 @@ def errors(whole: Calibration) -> Table:
     table = _table(
         "Calibration errors", "error", ">value", ">by chance", ">1 in 20", ">RMS, no noise", ">its 90 % interval"
     )
-    for name, view in (("top-label ECE", top), ("class-wise ECE", each)):
-        luck = view.luck
-        figures = [luck.value, luck.mean, luck.high, view.error.value]
+    mce = whole.top_label.mce
+    rows = [(view.luck.value, view.luck.mean, view.luck.high, view.error.value) for view in (top, each)]
+    for name, figures, view in zip(("top-label ECE", "class-wise ECE"), rows, (top, each), strict=True):
         table.add_row(name, *map(_figure, figures), _ends(view.error))
-    if not math.isnan(whole.top_label.mce):
-        table.add_row("top-label MCE, bins of 30 rows", _figure(whole.top_label.mce))
+    if not math.isnan(mce):
+        table.add_row("top-label MCE, bins of 30 rows", _figure(mce))
     if whole.exact is not None:
         distinct = f"{whole.exact.forecasts:,} forecast{'s' * (whole.exact.forecasts != 1)}"
         for name, value in whole.exact.errors.items():
@@ -115,11 +115,15 @@ def scores(whole: Calibration) -> Table:
     table = _table("Scores", "score", ">value", ">90 % interval", ">of the base rates")
     rates = whole.rates
     entropy = -math.fsum(rate * math.log(rate) for rate in rates if rate > 0)
-    table.add_row("Brier", _figure(whole.brier), _ends(whole.brier_interval), _figure(whole.uncertainty))
-    table.add_row("log", _figure(whole.log_score), _ends(whole.log_interval), _figure(entropy))
-    table.add_row("accuracy", _figure(whole.accuracy), "", _figure(max(rates)))
-    table.add_row("skill", _figure(whole.skill), "", _figure(0.0))
-    table.add_row("resolution", _figure(whole.resolution), "", _figure(0.0))
+    rows = [
+        ("Brier", whole.brier, whole.brier_interval, whole.uncertainty),
+        ("log", whole.log_score, whole.log_interval, entropy),
+        ("accuracy", whole.accuracy, None, max(rates)),
+        ("skill", whole.skill, None, 0.0),
+        ("resolution", whole.resolution, None, 0.0),
+    ]
+    for name, value, interval, of_rates in rows:
+        table.add_row(name, _figure(value), "" if interval is None else _ends(interval), _figure(of_rates))
     return table
 
 
@@ -129,11 +133,14 @@ def classes(audit: Shown) -> Table:
     off = set(audit.whole.verdict.off)
     names = ["class", "probability", ">forecast", ">outcome", *([">exact"] * (exact is not None))]
     table = _table("Class by class", *names, ">ECE", ">by chance", ">RMS, no noise", ">its 90 % interval", "")
-    for k, ((name, bins), column) in enumerate(zip(audit.whole.classes.items(), audit.columns, strict=True)):
+    bins = audit.whole.classes.values()
+    thin = [2 * each.thin.sum() > (each.weight > 0).sum() for each in bins]  # more than half of the bins
+    measured = [(each.mean_forecast, each.mean_outcome, each.ece, each.chance.mean, each.interval()) for each in bins]
+    for k, (name, column) in enumerate(zip(audit.whole.classes, audit.columns, strict=True)):
+        forecast, outcome, ece, chance, error = measured[k]
         exactly = [] if exact is None else [exact.classes[k]]
-        error = bins.interval()
-        figures = (bins.mean_forecast, bins.mean_outcome, *exactly, bins.ece, bins.chance.mean, error.value)
-        note = "off" if name in off else "thin" if _mostly_thin(bins) else ""
+        figures = (forecast, outcome, *exactly, ece, chance, error.value)
+        note = "off" if name in off else "thin" if thin[k] else ""
         table.add_row(_cell(name), _cell(column), *map(_figure, figures), _ends(error), note)
     return table
 
@@ -152,11 +159,6 @@ def groups(audit: Shown, title: str = "Groups") -> Table:
     if len(audit.groups) >= 20:
         table.caption = "Of so many groups, one of twenty that are calibrated is called off by chance."
     return table
-
-
-def _mostly_thin(bins: Bins) -> bool:
-    """Return whether more than half of the bins are thin."""
-    return bool(2 * bins.thin.sum() > (bins.weight > 0).sum())
 
 
 def _table(title: str, *columns: str | Text) -> Table:

@@ -208,7 +208,7 @@ def river() -> str:
     """The metric for river finds a known gap."""
     from treecal.integrations.river import CalibrationError
 
-    metric = CalibrationError(resolution=None)
+    metric = CalibrationError(norm="l1", resolution=None)
     for k in range(8):
         metric.update(k % 2, {0: 0.25, 1: 0.75})
     _ensure(abs(metric.get() - 0.5) < 1e-12, _GAP)
@@ -219,7 +219,7 @@ def sklearn() -> str:
     """The score for scikit-learn finds a known gap."""
     from treecal.integrations.sklearn import calibration_error
 
-    error = calibration_error(np.arange(8) % 2, np.tile([0.25, 0.75], (8, 1)), resolution=None)
+    error = calibration_error(np.arange(8) % 2, np.tile([0.25, 0.75], (8, 1)), norm="l1", resolution=None)
     _ensure(abs(error - 0.5) < 1e-12, _GAP)
     return _GAP
 

@@ -86,7 +86,9 @@ def demo(*, report: Path | None = None, force: Force = False, json: Json = False
     if report is not None:
         say(f"report written to {report}.")
     if not json:
-        treecal = "treecal" if shutil.which("treecal") else sys.argv[0]  # that of `make demo` need not be on the path
+        # That of `make demo` need not be on the path; of `python -m treecal` it is a file of the package.
+        path = f"{sys.executable} -m treecal" if sys.argv[0].endswith("__main__.py") else sys.argv[0]
+        treecal = "treecal" if shutil.which("treecal") else path
         page().print(f"Next: correct your own model's forecasts: {treecal} recalibrate --help", soft_wrap=True)
     return Exit.FINE
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -51,6 +51,7 @@ def monitor(
     group: str | None = None,
     fail_above: float | None = None,
     tolerance: float = 1e-6,
+    clip: float = 0.0,
     decimal: Decimal = ".",
     options: Following = Following(),  # noqa: B008 # frozen
     json: Json = False,
@@ -96,6 +97,9 @@ def monitor(
         measures it, exceeds this number. Few rows exceed any by chance.
     tolerance
         To what probabilities were rounded: those of two classes may sum to 1 within it, those of d within d/2 times it.
+    clip
+        The least probability of a class: one that was rounded to 0 is raised to it, and the others sum to the rest. A
+        class with the probability 0 that happens all the same is an alarm at once.
     """
     check_limit(fail_above)
     options.check(path, ids=options.id is not None)
@@ -113,10 +117,14 @@ def monitor(
         elif space is None:
             raise ParameterError("with --id the classes must be known.", hint="--classes rain,sun.")
     assert space is not None
+    if clip and not (isinstance(space, Simplex) and 0 < clip * space.dim < 1):
+        raise ParameterError.expected(
+            "--clip", clip, "a probability below that of each of the classes, if all were alike"
+        )
     asked = Monitor(space, alpha=alpha, arl=arl, by_group=group is not None, tolerance=tolerance)
     errors = None if fail_above is None else _Errors(class_labels(space))
     if log is not None and options.snapshot is None:
-        problems = _read_log(log, asked, errors, group)
+        problems = _read_log(log, asked, errors, group, clip)
         pairs = dict(zip(log.classes or (), log.names, strict=False))
         _show(asked, errors, problems, fail_above, pairs, None, json=json)
         return _ended(asked, errors, fail_above, end(problems))
@@ -129,6 +137,7 @@ def monitor(
         **(ids if options.id is not None else ids | {"outcome_for": ""}),
         by=() if group is None else (group,),
         named=[*columns, *options.named],
+        clip=clip,
     )
 
     def begin(thing: Any, waiting: Any, table: Any) -> _Watching:
@@ -143,7 +152,9 @@ def monitor(
 
     def many(rounds: _Watching, block: Block) -> Many | None:
         batch = reader.read_block(block) if rounds.at_once else None
-        return batch and Many(batch.plain, lambda rows: rounds.take_many(batch.of(rows), _unwritten))
+        return batch and Many(
+            batch.plain, lambda rows: rounds.take_many(batch.of(rows), lambda first, rows, means: (len(means), None))
+        )
 
     known = None
 
@@ -237,8 +248,27 @@ class _Watching(Rounds):
         return self.thing if isinstance(self.thing, Late) or self.waiting else self.monitor
 
 
+def _clipped(P: Array, least: float) -> Array:
+    """Return probabilities of which none is less, `(d,)` or `(n, d)`."""
+    if not least:
+        return P
+    raised = np.maximum(P, least)
+    found: Array = raised / raised.sum(axis=-1, keepdims=True)
+    return found
+
+
+@dataclass(frozen=True)
 class _Reader(Reader):
     """A reader of rows whose groups are as the file has them; a row may have none."""
+
+    clip: float = 0.0
+
+    def read_block(self, block: Block) -> Batch | None:
+        batch = super().read_block(block)
+        return batch and batch._replace(forecasts=_clipped(batch.forecasts, self.clip))
+
+    def _forecast(self, row: dict[str, Any]) -> Array:
+        return _clipped(super()._forecast(row), self.clip)
 
     def _group(self, row: dict[str, Any]) -> Hashable:
         for name in self.by:
@@ -249,10 +279,6 @@ class _Reader(Reader):
 
     def _groups(self, columns: list[list[Any]]) -> list[Hashable] | None:
         return columns[0] if columns else None
-
-
-def _unwritten(first: int, batch: Batch, means: Array) -> tuple[int, BaseException | None]:
-    return len(means), None
 
 
 def _log(
@@ -276,14 +302,14 @@ def _log(
     )
 
 
-def _read_log(log: Log, watch: Monitor, errors: _Errors | None, group: str | None) -> Problems:
+def _read_log(log: Log, watch: Monitor, errors: _Errors | None, group: str | None, clip: float) -> Problems:
     """Watch a file of classes, in chunks of rows."""
     each = np.eye(log.space.dim)
     (total,) = log.source.one(f"SELECT count(*) FROM {LOG}") or (0,)
     with progress("rows", total=total) as done:
         for chunk in log:
             assert chunk.forecasts is not None
-            P = np.ascontiguousarray(chunk.forecasts)
+            P = _clipped(np.ascontiguousarray(chunk.forecasts), clip)
             Y = each[chunk.outcomes] if chunk.outcomes.ndim == 1 else np.asarray(chunk.outcomes, np.float64)
             watch.update_many(P, Y, groups=None if group is None else chunk.kept[group].to_pylist())
             if errors is not None:

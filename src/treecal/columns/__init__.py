@@ -1,9 +1,8 @@
 """Rows in arrays: a `Schema` says what a kind keeps of each stream, `Columns` keeps it, `Streams` learn."""
 
-from treecal.columns._columns import Columns
+from treecal.columns._columns import ROUNDS as ROUNDS, Columns, Field, Schema, check_state
 from treecal.columns._forecasts import Forecasts, ListedForecasts as ListedForecasts, TreeForecasts as TreeForecasts
 from treecal.columns._packing import check_records as check_records, pack, unpack
-from treecal.columns._schema import ROUNDS as ROUNDS, Field, Schema, check_state
 from treecal.columns._streams import (
     ColumnStreams,
     RowError as RowError,

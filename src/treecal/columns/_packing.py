@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from treecal._typing import Array, Integers
-from treecal.columns._schema import ROUNDS, Field, Schema
+from treecal.columns._columns import ROUNDS, Field, Schema
 from treecal.exceptions import SnapshotError
 
 _MOST = 2.0**53  # whole numbers that float64 holds

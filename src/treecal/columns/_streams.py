@@ -10,10 +10,9 @@ import numpy as np
 
 from treecal._compile import strict
 from treecal._typing import Array, Integers, Outcomes
-from treecal.columns._columns import Columns
+from treecal.columns._columns import Columns, Schema
 from treecal.columns._forecasts import Forecasts, joined
 from treecal.columns._packing import pack, unpack
-from treecal.columns._schema import Schema
 from treecal.exceptions import TreeCalError
 
 

@@ -14,20 +14,19 @@ from numpy.typing import ArrayLike
 from treecal._states import Configured, Locked, check_names
 from treecal._typing import Array, Integers, Outcomes
 from treecal._validate import whole_number
-from treecal.columns import Forecasts, RowError
-from treecal.correctors import Corrector
-from treecal.engine._bank_reports import BankReports, kept
-from treecal.engine._keys import Numbers
-from treecal.engine._names import Names
+from treecal.columns import Forecasts, RowError, Streams
+from treecal.correctors import BankScores, Corrector
+from treecal.engine._kept_streams import KeptStreams
+from treecal.engine._keys import Names, Numbers
 from treecal.engine._object_streams import Thing, streams_of
 from treecal.engine._outcomes import read_outcomes
-from treecal.exceptions import ForecastError, OutcomeError, ParameterError, TreeCalError
+from treecal.exceptions import ForecastError, OutcomeError, ParameterError, TreeCalError, UnsupportedError
 from treecal.forecasters import TreeCal
 from treecal.geometry import ConvexSet
-from treecal.monitor import Monitor
+from treecal.monitor import Alarm, Monitor, StreamEvidence, WatchedStreams, discovered
 
 
-class Bank(Locked, Configured, BankReports):
+class Bank(Locked, Configured):
     """A copy of a forecaster or corrector for each stream, bit for bit, stepped together.
 
     Each stream has its own rounds: any of them can be updated, in any order. Trees, guarded forecasters, running means,
@@ -86,7 +85,7 @@ class Bank(Locked, Configured, BankReports):
         monitor: Monitor | None = None,
     ) -> None:
         plain = streams_of(TreeCal(thing) if isinstance(thing, ConvexSet) else thing)
-        self._streams = kept(plain, scores=scores, monitor=monitor)
+        self._streams = _kept(plain, scores=scores, monitor=monitor)
         self.thing = self._streams.thing
         self.space: ConvexSet = self.thing.space
         self._keys: Numbers | Names = Numbers() if names is None else Names()
@@ -265,6 +264,83 @@ class Bank(Locked, Configured, BankReports):
                 hint="load the last snapshot, and update from there.",
             )
 
+    def scores(self) -> BankScores:
+        """Return what each stream scored since it was added, in the order of `keys`; for a bank with `scores=True`.
+
+        They are what a corrector reports (`Corrector.report`): of the model's forecasts and of what was announced.
+
+        Examples
+        --------
+        >>> import numpy as np, treecal as tc
+        >>> bank = tc.Bank(tc.Guarded(tc.Simplex(2)), streams=3, scores=True)
+        >>> for k in np.random.default_rng(0).choice(2, size=300, p=[0.8, 0.2]):
+        ...     bank.update([0, 2], [k, 1 - k])
+        >>> bank.scores().after.brier.round(2)
+        array([0.42,  nan, 0.42])
+        """
+        with self._lock:
+            rows = self._keys.rows.all()
+            if not isinstance(self._streams, KeptStreams) or self._streams.scores is None:
+                raise UnsupportedError("this bank keeps no scores.", hint="make it with scores=True.")
+            return self._streams.scores.scores(rows, self._keys.listed, self._streams.rounds[rows])
+
+    def evidence(self) -> StreamEvidence:
+        """Return the evidence against each stream's announcements, in the order of `keys`; for a bank with `monitor=`.
+
+        It is that of the monitor, had it been given the announcements of this stream alone.
+
+        Examples
+        --------
+        >>> import numpy as np, treecal as tc
+        >>> space = tc.Simplex(2)
+        >>> slow = tc.TreeCal(space, arity=1000, mix=0.5)  # half the mean of all outcomes
+        >>> bank, rng = tc.Bank(slow, streams=2, monitor=tc.Monitor(space, alpha=0.01)), np.random.default_rng(0)
+        >>> for t in range(200):  # the second stream changes by turns
+        ...     bank.update([0, 1], [rng.integers(2), t // 40 % 2])
+        >>> bank.evidence().alarmed
+        array([False,  True])
+        >>> bank.alarms[1].round, bank.alarms[1].direction
+        (28, 'too high')
+        """
+        with self._lock:
+            return self._watched().evidence(self._keys.rows.all(), self._keys.listed)
+
+    @property
+    def alarms(self) -> dict[Any, Alarm]:
+        """The first alarm of each stream that had one, by its key."""
+        with self._lock:
+            alarms = self._watched().alarms
+            rows = np.array(sorted(alarms), np.int64)
+            keys = self._keys.of(rows).tolist()
+        return {key: alarms[row] for key, row in zip(keys, rows.tolist(), strict=True)}
+
+    def discoveries(self, alpha: float = 0.05) -> Any:
+        """Return the keys of the streams whose forecasts are off, the strongest evidence first.
+
+        Of those that are right, `alpha` at most are among them, in expectation: `monitor.discoveries` of all e-values.
+
+        Parameters
+        ----------
+        alpha
+            The most that the false discovery rate may be.
+        """
+        with self._lock:
+            watched = self._watched()
+            watched.monitor._check_kind()
+            rows = self._keys.rows.all()
+            return self._keys.of(rows[discovered(watched.statistic(rows), alpha)])
+
+    def _watched(self) -> WatchedStreams:
+        if not isinstance(self._streams, KeptStreams) or self._streams.evidence is None:
+            raise UnsupportedError("this bank has no monitor.", hint="make it with monitor=tc.Monitor(space).")
+        return self._streams.evidence
+
+    def _kept_arguments(self) -> dict[str, Any]:
+        if not isinstance(self._streams, KeptStreams):
+            return {}
+        found = {} if self._streams.scores is None else {"scores": True}
+        return found if self._streams.evidence is None else found | {"monitor": self._streams.evidence.monitor}
+
     def arguments(self) -> dict[str, Any]:
         """Return the constructor's arguments, by name; the streams are part of the state."""
         named = {"names": ()} if isinstance(self._keys, Names) else {}
@@ -290,7 +366,7 @@ class Bank(Locked, Configured, BankReports):
         if isinstance(self.thing, Corrector):
             thing = deepcopy(self.thing)
             thing.set_state(given.pop("start", None))
-            streams = kept(streams_of(thing), **self._kept_arguments())
+            streams = _kept(streams_of(thing), **self._kept_arguments())
         streams = streams.resumed(given)
         keys = self._keys.resumed(names, len(streams.rounds))
         with self._lock:
@@ -298,3 +374,8 @@ class Bank(Locked, Configured, BankReports):
 
     def __repr__(self) -> str:
         return f"Bank({self.thing!r}: {len(self)} streams)"
+
+
+def _kept(streams: Streams, *, scores: bool = False, monitor: Monitor | None = None) -> Streams:
+    """Return the streams with scores and evidence, where they are asked for."""
+    return streams if scores is False and monitor is None else KeptStreams(streams, scores=scores, monitor=monitor)

@@ -1,7 +1,10 @@
-"""Which row of a bank each key stands for, and which rows are in use."""
+"""Which row of a bank each key stands for, a number or a name, and which rows are in use."""
 
 from __future__ import annotations
 
+from contextlib import suppress
+from functools import partial
+from itertools import pairwise, repeat
 from typing import Any
 
 import numpy as np
@@ -143,3 +146,151 @@ class Numbers:
         twin = Numbers()
         twin.rows = Rows.resumed(state, rows)
         return twin
+
+
+class Names:
+    """Keys that are text, and the row of each."""
+
+    def __init__(self) -> None:
+        self.rows = Rows()
+        self._places: dict[str, int] = {}
+        self._named: list[str] = []  # by row; an empty text where a row was dropped
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    @property
+    def listed(self) -> Any:
+        """The names, in the order of their rows."""
+        return self.of(self.rows.all())
+
+    def of(self, rows: Integers) -> Any:
+        """Return the names of rows."""
+        return np.array([self._named[row] for row in rows.tolist()], np.dtypes.StringDType())
+
+    def find(self, names: Any) -> Integers:
+        """Return the rows of names, or raise."""
+        given = read_names(names)
+        rows = self._found(given)
+        if len(rows) and (unknown := rows < 0).any():
+            at = int(unknown.argmax())
+            name = given[at]
+            raise ParameterError(
+                f"key {at} is {name!r}, which is no name of a stream here.",
+                hint=f"bank.add([{name!r}]) adds one; bank.update(..., add=True) adds all that are new.",
+            )
+        return rows
+
+    def _found(self, names: list[str]) -> Integers:
+        """Return the rows of names, −1 for those that are not there."""
+        return np.fromiter(map(self._places.get, names, repeat(-1)), np.int64, len(names))
+
+    def shown(self, row: int) -> str:
+        """Return the name of a row, for errors."""
+        return repr(self._named[row])
+
+    def found_or_added(self, names: Any) -> tuple[Integers, Integers]:
+        """Return the rows of names, new ones for those that are not there, and which rows are new."""
+        given = read_names(names)
+        rows = self._found(given)
+        new = self._entered([given[at] for at in np.flatnonzero(rows < 0).tolist()])
+        return self._found(given) if len(new) else rows, new
+
+    def add(self, names: Any) -> Integers:
+        """Return the rows of new names; one that is there already, or twice, raises."""
+        if isinstance(names, int):
+            raise ParameterError.expected("names", names, "a list of names, since streams have names here")
+        given = read_names(names)
+        rows = self._found(given)
+        if len(rows) and rows.max() >= 0:
+            at = int((rows >= 0).argmax())
+            raise ParameterError(f"name {at} is {given[at]!r}, which is there already.")
+        seen: set[str] = set()
+        for at, name in enumerate(given):
+            if name in seen:
+                raise ParameterError(f"name {at} is {name!r}, which is there twice.")
+            seen.add(name)
+        return self._entered(given)
+
+    def _entered(self, names: list[str]) -> Integers:
+        """Enter names that are not there, each once or more often; return their rows."""
+        new = list(dict.fromkeys(names))
+        rows = self.rows.next(len(new))
+        self._named += [""] * (int(rows.max(initial=-1)) + 1 - len(self._named))
+        for name, row in zip(new, rows.tolist(), strict=True):
+            self._named[row] = name
+        self._places.update(zip(new, rows.tolist(), strict=True))
+        self.rows.take(rows)
+        return rows
+
+    def drop(self, rows: Integers) -> None:
+        """Forget the names of these rows, which have one, each once."""
+        for row in rows.tolist():
+            del self._places[self._named[row]]
+            self._named[row] = ""
+        self.rows.give_back(rows)
+
+    def state(self) -> dict[str, Any]:
+        """Return the names of all rows as UTF-8, where each ends, and which rows were dropped."""
+        parts = [name.encode() for name in self._named]
+        ends = np.cumsum(np.fromiter(map(len, parts), np.int64, len(parts)))
+        return {"text": np.frombuffer(b"".join(parts), np.uint8), "ends": ends, **self.rows.state()}
+
+    def resumed(self, state: dict[str, Any], rows: int) -> Names:
+        """Return the names of a state of so many rows, or raise."""
+        check_names("the keys", state, ["text", "ends", *["dropped"] * ("dropped" in state)])
+        data = state["text"]
+        ends = state["ends"]
+        check_array("the names", data, np.shape(data)[:1], np.uint8)
+        check_array("the names' ends", ends, (rows,), np.int64)
+        ends = np.append(0, ends)
+        if (np.diff(ends) < 0).any() or ends[-1] != len(data):
+            raise SnapshotError("the names' ends are not those of their text.")
+        text = data.tobytes()
+        twin = Names()
+        twin.rows = Rows.resumed(state, rows)
+        try:
+            twin._named = [text[start:end].decode() for start, end in pairwise(ends.tolist())]
+        except UnicodeDecodeError:
+            raise SnapshotError("the names are not text in UTF-8.") from None
+        own = twin.rows.all().tolist()
+        if sum(map(len, twin._named)) > sum(len(twin._named[row]) for row in own):
+            raise SnapshotError("a stream that was dropped has a name.")
+        twin._places = {twin._named[row]: row for row in own}
+        if len(twin) < len(own):
+            raise SnapshotError("two streams have one name.")
+        return twin
+
+
+def read_names(names: Any) -> list[str]:
+    """Return names as a list of text that UTF-8 can hold, or raise.
+
+    Examples
+    --------
+    >>> read_names(np.array(["Oslo", "Århus"]))
+    ['Oslo', 'Århus']
+    """
+    if isinstance(names, str | bytes):
+        raise ParameterError.expected("keys", names, "a list of names", hint=f"[{names!r}].")
+    ways = (getattr(names, way, None) for way in ("to_pylist", "tolist", "to_list"))  # Arrow; NumPy, pandas; polars
+    try:
+        listed: Any = next(filter(None, ways), partial(list, names))()
+    except TypeError:
+        listed = None
+    if not isinstance(listed, list):
+        raise ParameterError(f"keys are a {type(names).__name__}, expected names: text, one for each row.")
+    try:
+        "".join(listed).encode()
+    except (TypeError, UnicodeEncodeError):
+        at, name = next((at, name) for at, name in enumerate(listed) if not _is_text(name))
+        hint = "a bank without names= has integers as keys." if isinstance(name, int) else None
+        what = "text that UTF-8 can hold" if isinstance(name, str) else "a name"
+        raise ParameterError.expected(f"key {at}", name, what, hint=hint) from None
+    return listed
+
+
+def _is_text(name: object) -> bool:
+    with suppress(AttributeError, UnicodeEncodeError):
+        name.encode()  # type: ignore[attr-defined]
+        return True
+    return False

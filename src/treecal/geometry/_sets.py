@@ -74,7 +74,7 @@ class Simplex(ConvexSet):
         if (dim is None) == (classes is None):
             raise ParameterError("Simplex takes either the number of classes or their names, not both or neither.")
         self.classes = None if classes is None else _class_names(classes)
-        self.dim = whole_number("dim", dim if self.classes is None else len(self.classes), least=1, most=_COORDINATES)
+        self.dim = len(self.classes) if self.classes else whole_number("dim", dim, least=1, most=_COORDINATES)
         self.centre = frozen(np.full(self.dim, 1 / self.dim))
         self._ones = np.ones(self.dim)
         self._total = self._ones.dot
@@ -153,6 +153,8 @@ def _class_names(classes: Sequence[str]) -> tuple[str, ...]:
     names = () if isinstance(classes, str) else tuple(classes)
     if not names or not all(isinstance(name, str) and name for name in names) or len(set(names)) < len(names):
         raise ParameterError.expected("classes", classes, "one or more names, distinct and not empty")
+    if len(names) > _COORDINATES:
+        raise ParameterError.expected("dim", len(names), f"at most {_COORDINATES:,}")
     return tuple(map(str, names))  # NumPy strings become plain ones
 
 

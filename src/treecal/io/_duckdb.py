@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,10 @@ from treecal.exceptions import FileError, ParameterError
 
 def library(name: str) -> Any:
     """Import a library for files and tables."""
-    return require(name, extra="files", what="reading files and tables")
+    try:
+        return import_module(name)  # batch by batch: mostly it is there
+    except ModuleNotFoundError:
+        return require(name, extra="files", what="reading files and tables")
 
 
 def quoted(text: object) -> str:

@@ -86,14 +86,16 @@ class NoQuery(Struct, forbid_unknown_fields=True, frozen=True):
     """Nothing in the query."""
 
 
+Does = Callable[[Any, Request], Awaitable[Response]]
+"""Takes the context, which has all that operations need, and the call."""
+
+
 class Operation(Struct, frozen=True, kw_only=True):
     """What a route does with a method: a row of the table from which the application and its description are made."""
 
     method: str
     path: str
-    does: Callable[[Any, Request], Awaitable[Response]]
-    """Takes the context, which has all that operations need, and the call."""
-    about: str
+    does: Does
     scope: str | None = None
     """What a token must allow; None where everybody may."""
     body: Any = None
@@ -102,3 +104,8 @@ class Operation(Struct, frozen=True, kw_only=True):
     """The types of its answers, by status: a class of `_wire`, or a media type."""
     codes: tuple[str, ...] = ()
     """Of refusals, besides those of all operations."""
+
+    @property
+    def about(self) -> str:
+        """What it does, in words."""
+        return (self.does.__doc__ or "").removesuffix(".")

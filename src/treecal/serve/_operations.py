@@ -12,12 +12,12 @@ from contextlib import suppress
 from dataclasses import asdict
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from msgspec import Meta, Struct
 
 from treecal.serve import _reading as reading, _wire as wire
-from treecal.serve._answers import Operation, Request, Response, answer, encode
+from treecal.serve._answers import Does, Operation, Request, Response, answer, encode
 from treecal.serve._connections import Readers
 from treecal.serve._events import Hub
 from treecal.serve._metrics import MOST_STREAMS, Metrics
@@ -169,6 +169,22 @@ class Context:
         return encode(document(OPERATIONS))
 
 
+OPERATIONS: list[Operation] = []
+"""In the order in which they are looked for: `/forecasts/batch` comes before the ids."""
+_S = "/v1/streams/{s}"
+_HTML = "text/html; charset=utf-8"
+
+
+def operation(method: str, path: str, **more: Any) -> Callable[[Does], Does]:
+    """Add what a function does to the table: a line of its docstring describes it."""
+
+    def add(does: Does) -> Does:
+        OPERATIONS.append(Operation(method=method, path=path, does=does, **more))
+        return does
+
+    return add
+
+
 # Streams
 
 Limit = Annotated[int, Meta(ge=1, le=1000)]
@@ -190,8 +206,9 @@ class ListQuery(Struct, forbid_unknown_fields=True, frozen=True):
     prefix: Annotated[str, Meta(max_length=128)] = ""
 
 
+@operation("GET", "/v1/streams", scope="read", query=ListQuery, gives={200: wire.Streams})
 async def list_streams(context: Context, call: Request) -> Response:
-    """List streams that the token may read."""
+    """List streams, by name."""
     query: ListQuery = call.query
 
     def find(books: Books) -> list[str]:
@@ -210,6 +227,14 @@ async def list_streams(context: Context, call: Request) -> Response:
     return answer(wire.Streams(streams, some[-1] if len(names) > len(some) else None))
 
 
+@operation(
+    "POST",
+    "/v1/streams",
+    scope="admin",
+    body=wire.NewStream,
+    gives={200: wire.Stream, 201: wire.Stream},
+    codes=("conflict",),
+)
 async def create_stream(context: Context, call: Request) -> Response:
     """Create a stream."""
     new: wire.NewStream = call.body
@@ -220,19 +245,15 @@ async def create_stream(context: Context, call: Request) -> Response:
     return answer(await context.shown(name), 201 if is_new else 200)
 
 
+@operation("GET", _S, scope="read", gives={200: wire.Stream})
 async def show_stream(context: Context, call: Request) -> Response:
     """Show a stream."""
     return answer(await context.shown(call.stream))
 
 
-async def archive_stream(context: Context, call: Request) -> Response:
-    """Archive a stream."""
-    await context.write(lambda books: books.archive(call.stream))
-    return answer(await context.shown(call.stream))
-
-
+@operation("PATCH", _S, scope="admin", body=wire.StreamChange, gives={200: wire.Stream})
 async def change_stream(context: Context, call: Request) -> Response:
-    """Change settings of a stream."""
+    """Change settings; a new corrector learns from the log before it announces."""
     changes: wire.StreamChange = call.body
     if changes == wire.StreamChange():
         hint = f"there are {', '.join(changes.__struct_fields__)}."
@@ -251,19 +272,61 @@ async def change_stream(context: Context, call: Request) -> Response:
     return answer(await context.shown(kept.name))
 
 
+@operation("DELETE", _S, scope="delete", gives={200: wire.Deleted})
 async def delete_stream(context: Context, call: Request) -> Response:
-    """Delete a stream."""
+    """Delete the stream with all that is kept of it."""
     counts = (await context.look(lambda books: books.picture(call.stream))).rounds
     await context.write(lambda books: books.delete(call.stream))
     context.untidy.set()
     return answer(wire.Deleted(counts))
 
 
-async def delete_forecast(context: Context, call: Request) -> Response:
-    """Delete a forecast."""
-    name = call.stream
-    named = call.path["id"]
-    return answer(wire.Deleted(await context.write(lambda books: books.erase_named(name, named))))
+@operation("POST", f"{_S}/archive", scope="admin", gives={200: wire.Stream})
+async def archive_stream(context: Context, call: Request) -> Response:
+    """Archive the stream: it rejects new forecasts and still accepts outcomes of pending ones."""
+    await context.write(lambda books: books.archive(call.stream))
+    return answer(await context.shown(call.stream))
+
+
+@operation("POST", f"{_S}/reset", scope="admin", gives={200: wire.Stream})
+async def reset_stream(context: Context, call: Request) -> Response:
+    """Reset the monitors after an alarm has been handled."""
+    await context.write(lambda books: books.reset(call.stream))
+    return answer(await context.shown(call.stream))
+
+
+# Forecasts and outcomes
+
+
+@operation(
+    "POST",
+    f"{_S}/forecasts",
+    scope="forecast",
+    body=wire.NewForecast,
+    gives={200: wire.Announced},
+    codes=("conflict", "archived"),
+)
+async def announce(context: Context, call: Request) -> Response:
+    """Announce a forecast; the same body again has the same answer."""
+    name = call.path["s"]
+    new = call.body
+    (announced,) = await context.write(lambda books: books.forecast(name, [new]))
+    return answer(announced)
+
+
+@operation(
+    "POST",
+    f"{_S}/forecasts/batch",
+    scope="forecast",
+    body=wire.NewForecasts,
+    gives={200: wire.Announcements},
+    codes=("conflict", "archived"),
+)
+async def announce_batch(context: Context, call: Request) -> Response:
+    """Announce many forecasts: all of them or none."""
+    name = call.path["s"]
+    new = call.body.forecasts
+    return answer(wire.Announcements(await context.write(lambda books: books.forecast(name, new), rows=len(new))))
 
 
 class TagQuery(Struct, forbid_unknown_fields=True, frozen=True):
@@ -277,8 +340,9 @@ class TagQuery(Struct, forbid_unknown_fields=True, frozen=True):
     value: Annotated[str, Meta(max_length=200)]
 
 
+@operation("DELETE", f"{_S}/forecasts", scope="delete", query=TagQuery, gives={200: wire.Deleted})
 async def delete_forecasts(context: Context, call: Request) -> Response:
-    """Delete the forecasts that have a tag with a value."""
+    """Delete the forecasts that have a tag with a value, with all that is known of them."""
     query: TagQuery = call.query
     kept = await context.kept(call)
     if query.tag in kept.config.group:
@@ -295,30 +359,15 @@ async def delete_forecasts(context: Context, call: Request) -> Response:
     return answer(wire.Deleted(count))
 
 
-async def reset_stream(context: Context, call: Request) -> Response:
-    """Reset the monitors of a stream."""
-    await context.write(lambda books: books.reset(call.stream))
-    return answer(await context.shown(call.stream))
+@operation("DELETE", f"{_S}/forecasts/{{id:path}}", scope="delete", gives={200: wire.Deleted})
+async def delete_forecast(context: Context, call: Request) -> Response:
+    """Delete a forecast, with all that is known of it."""
+    name = call.stream
+    named = call.path["id"]
+    return answer(wire.Deleted(await context.write(lambda books: books.erase_named(name, named))))
 
 
-# Forecasts and outcomes
-
-
-async def announce(context: Context, call: Request) -> Response:
-    """Announce a forecast."""
-    name = call.path["s"]
-    new = call.body
-    (announced,) = await context.write(lambda books: books.forecast(name, [new]))
-    return answer(announced)
-
-
-async def announce_batch(context: Context, call: Request) -> Response:
-    """Announce many forecasts."""
-    name = call.path["s"]
-    new = call.body.forecasts
-    return answer(wire.Announcements(await context.write(lambda books: books.forecast(name, new), rows=len(new))))
-
-
+@operation("GET", f"{_S}/forecasts/{{id:path}}", scope="read", gives={200: wire.Record})
 async def show_record(context: Context, call: Request) -> Response:
     """Show all that is known of a round."""
     named = call.path["id"]
@@ -326,8 +375,9 @@ async def show_record(context: Context, call: Request) -> Response:
     return answer(await context.read(lambda reader: reading.record(kept, reader, named)))
 
 
+@operation("POST", "/v1/outcomes", scope="outcome", body=wire.NewOutcomes, gives={200: wire.Settlements})
 async def settle(context: Context, call: Request) -> Response:
-    """Take outcomes."""
+    """Take outcomes, and say what became of each."""
     new: list[wire.NewOutcome] = call.body.outcomes
     for i, each in enumerate(new):
         call.need("outcome", each.stream, at=f"outcomes[{i}].stream")
@@ -369,8 +419,9 @@ class PendingQuery(Struct, forbid_unknown_fields=True, frozen=True):
     limit: Limit = 100
 
 
+@operation("GET", f"{_S}/pending", scope="read", query=PendingQuery, gives={200: wire.Pending})
 async def list_pending(context: Context, call: Request) -> Response:
-    """List rounds that await their outcomes."""
+    """List rounds that await their outcomes, the oldest first."""
     query: PendingQuery = call.query
     kept = await context.kept(call)
 
@@ -402,8 +453,9 @@ class ScoresQuery(Struct, forbid_unknown_fields=True, frozen=True):
     last: Annotated[int, Meta(ge=1, le=reading.MOST_LAST)] = reading.LAST
 
 
+@operation("GET", f"{_S}/scores", scope="read", query=ScoresQuery, gives={200: wire.Scores})
 async def show_scores(context: Context, call: Request) -> Response:
-    """Show errors, reliability and scores."""
+    """Show errors, reliability and scores, by a tag or by time."""
     query: ScoresQuery = call.query
     kept, of = await context.look(lambda books: (books.kept(call.stream), books.player(call.stream).learned))
 
@@ -416,8 +468,9 @@ async def show_scores(context: Context, call: Request) -> Response:
     return answer(await context.study(find))
 
 
+@operation("GET", f"{_S}/curve", scope="read", gives={200: wire.Curve})
 async def show_curve(context: Context, call: Request) -> Response:
-    """Show the course of a stream."""
+    """Show the error over time with its guarantee, and the evidence."""
     return answer(reading.curve(await context.look(lambda books: books.picture(call.stream))))
 
 
@@ -432,8 +485,9 @@ class ExportQuery(Struct, forbid_unknown_fields=True, frozen=True):
     until: Time | None = None
 
 
+@operation("GET", f"{_S}/export", scope="read", query=ExportQuery, gives={200: "application/vnd.apache.parquet"})
 async def export(context: Context, call: Request) -> Response:
-    """Export rounds with their outcomes as a Parquet file."""
+    """Export rounds with their outcomes, for `treecal audit`."""
     query: ExportQuery = call.query
     kept = await context.kept(call)
     content = tempfile.TemporaryFile()  # noqa: SIM115 # closed when it is sent
@@ -473,16 +527,18 @@ class StreamQuery(Struct, forbid_unknown_fields=True, frozen=True):
     stream: Annotated[str, Meta(max_length=128)] | None = None
 
 
+@operation("GET", "/v1/alarms", scope="read", query=StreamQuery, gives={200: wire.Alarms}, codes=("not_found",))
 async def list_alarms(context: Context, call: Request) -> Response:
-    """List alarms."""
+    """List alarms, the latest first."""
     only = _only(call)
     prefix = call.grant.prefix
     kept = None if only is None else await context.look(lambda books: books.kept(only))
     return answer(await context.read(lambda reader: reading.alarms(reader, prefix, kept, _ALARMS)))
 
 
+@operation("GET", "/v1/webhooks", scope="admin", gives={200: wire.Webhooks})
 async def list_webhooks(context: Context, call: Request) -> Response:
-    """List webhooks."""
+    """List webhooks, and how sending alarms goes."""
     if call.grant.prefix:
         raise Refusal("forbidden", "webhooks are of all streams, and the token is for some.", at="authorization")
     return answer(wire.Webhooks(await _webhooks(context)))
@@ -499,8 +555,9 @@ async def _webhooks(context: Context) -> list[wire.Webhook]:
     return found + [wire.Webhook(name, None, [], count) for name, count in pending.items()]
 
 
+@operation("GET", "/v1/events", scope="read", query=StreamQuery, gives={200: "text/event-stream"}, codes=("not_found",))
 async def listen(context: Context, call: Request) -> Response:
-    """Listen to events."""
+    """Listen to events: forecast, outcome, alarm, stream."""
     only = _only(call)
     grant = call.grant
     if only is not None:
@@ -521,13 +578,15 @@ def _only(call: Request) -> str | None:
 # The server itself
 
 
+@operation("GET", "/v1/openapi.json", gives={200: "application/json"})
 async def openapi(context: Context, call: Request) -> Response:
     """Return this document."""
     return Response(context.openapi)
 
 
+@operation("GET", "/metrics", scope="read", gives={200: "text/plain; version=0.0.4; charset=utf-8"})
 async def metrics(context: Context, call: Request) -> Response:
-    """Return counts for Prometheus."""
+    """Counts, for Prometheus."""
     if call.grant.prefix:
         raise Refusal("forbidden", "the counts are of all streams, and the token is for some.", at="authorization")
     names = await context.look(lambda books: books.names())
@@ -594,132 +653,32 @@ class Health(Struct, frozen=True):
     ok: bool = True
 
 
+@operation("GET", "/healthz", gives={200: Health})
 async def healthz(context: Context, call: Request) -> Response:
-    """Say that the server runs."""
+    """Whether the server runs."""
     return answer(Health())
 
 
+@operation("GET", "/readyz", gives={200: Health})
 async def readyz(context: Context, call: Request) -> Response:
-    """Say whether the books can be written; at most once a second they are."""
+    """Whether the books can be written."""
     await context.beat()
     return answer(Health())
 
 
+@operation("GET", "/", gives={200: _HTML}, codes=("not_found",))
 async def index(context: Context, call: Request) -> Response:
-    """Return the page."""
+    """The page."""
     return context.page.file("index.html", call.headers)
 
 
+@operation("GET", "/streams/{s}", gives={200: _HTML})
 async def page_of_stream(context: Context, call: Request) -> Response:
-    """Return the page, which shows the stream of its address."""
+    """The page of a stream."""
     return context.page.file("index.html", call.headers)
 
 
+@operation("GET", "/page/{file:path}", gives={200: "*/*"})
 async def page_file(context: Context, call: Request) -> Response:
-    """Return a file of the page."""
+    """A file of the page."""
     return context.page.file(call.path["file"], call.headers)
-
-
-_S = "/v1/streams/{s}"
-_HTML = "text/html; charset=utf-8"
-
-OPERATIONS = (
-    Operation(
-        method="GET", path="/v1/streams", does=list_streams, about="List streams, by name", scope="read",
-        query=ListQuery, gives={200: wire.Streams},
-    ),
-    Operation(
-        method="POST", path="/v1/streams", does=create_stream, about="Create a stream", scope="admin",
-        body=wire.NewStream, gives={200: wire.Stream, 201: wire.Stream}, codes=("conflict",),
-    ),
-    Operation(
-        method="GET", path=_S, does=show_stream, about="Show a stream", scope="read", gives={200: wire.Stream},
-    ),
-    Operation(
-        method="PATCH", path=_S, does=change_stream, scope="admin", body=wire.StreamChange, gives={200: wire.Stream},
-        about="Change settings; a new corrector learns from the log before it announces",
-    ),
-    Operation(
-        method="DELETE", path=_S, does=delete_stream, scope="delete", gives={200: wire.Deleted},
-        about="Delete the stream with all that is kept of it",
-    ),
-    Operation(
-        method="POST", path=f"{_S}/archive", does=archive_stream, scope="admin", gives={200: wire.Stream},
-        about="Archive the stream: it rejects new forecasts and still accepts outcomes of pending ones",
-    ),
-    Operation(
-        method="POST", path=f"{_S}/reset", does=reset_stream, scope="admin", gives={200: wire.Stream},
-        about="Reset the monitors after an alarm has been handled",
-    ),
-    Operation(
-        method="POST", path=f"{_S}/forecasts", does=announce, scope="forecast", body=wire.NewForecast,
-        about="Announce a forecast; the same body again has the same answer", gives={200: wire.Announced},
-        codes=("conflict", "archived"),
-    ),
-    Operation(
-        method="POST", path=f"{_S}/forecasts/batch", does=announce_batch, scope="forecast", body=wire.NewForecasts,
-        about="Announce many forecasts: all of them or none", gives={200: wire.Announcements},
-        codes=("conflict", "archived"),
-    ),
-    Operation(
-        method="DELETE", path=f"{_S}/forecasts", does=delete_forecasts, scope="delete", query=TagQuery,
-        about="Delete the forecasts that have a tag with a value, with all that is known of them",
-        gives={200: wire.Deleted},
-    ),
-    Operation(
-        method="DELETE", path=f"{_S}/forecasts/{{id:path}}", does=delete_forecast, scope="delete",
-        about="Delete a forecast, with all that is known of it", gives={200: wire.Deleted},
-    ),
-    Operation(
-        method="GET", path=f"{_S}/forecasts/{{id:path}}", does=show_record, scope="read",
-        about="Show all that is known of a round", gives={200: wire.Record},
-    ),
-    Operation(
-        method="POST", path="/v1/outcomes", does=settle, scope="outcome", body=wire.NewOutcomes,
-        about="Take outcomes, and say what became of each", gives={200: wire.Settlements},
-    ),
-    Operation(
-        method="GET", path=f"{_S}/pending", does=list_pending, scope="read", query=PendingQuery,
-        about="List rounds that await their outcomes, the oldest first", gives={200: wire.Pending},
-    ),
-    Operation(
-        method="GET", path=f"{_S}/scores", does=show_scores, scope="read", query=ScoresQuery,
-        about="Show errors, reliability and scores, by a tag or by time", gives={200: wire.Scores},
-    ),
-    Operation(
-        method="GET", path=f"{_S}/curve", does=show_curve, scope="read", gives={200: wire.Curve},
-        about="Show the error over time with its guarantee, and the evidence",
-    ),
-    Operation(
-        method="GET", path=f"{_S}/export", does=export, scope="read", query=ExportQuery,
-        about="Export rounds with their outcomes, for `treecal audit`", gives={200: "application/vnd.apache.parquet"},
-    ),
-    Operation(
-        method="GET", path="/v1/alarms", does=list_alarms, scope="read", query=StreamQuery,
-        about="List alarms, the latest first", gives={200: wire.Alarms}, codes=("not_found",),
-    ),
-    Operation(
-        method="GET", path="/v1/webhooks", does=list_webhooks, about="List webhooks, and how sending alarms goes",
-        scope="admin", gives={200: wire.Webhooks},
-    ),
-    Operation(
-        method="GET", path="/v1/events", does=listen, scope="read", query=StreamQuery,
-        about="Listen to events: forecast, outcome, alarm, stream", gives={200: "text/event-stream"},
-        codes=("not_found",),
-    ),
-    Operation(
-        method="GET", path="/v1/openapi.json", does=openapi, about="This document", gives={200: "application/json"},
-    ),
-    Operation(
-        method="GET", path="/metrics", does=metrics, scope="read", about="Counts, for Prometheus",
-        gives={200: "text/plain; version=0.0.4; charset=utf-8"},
-    ),
-    Operation(method="GET", path="/healthz", does=healthz, about="Whether the server runs", gives={200: Health}),
-    Operation(
-        method="GET", path="/readyz", does=readyz, about="Whether the books can be written", gives={200: Health},
-    ),
-    Operation(method="GET", path="/", does=index, about="The page", gives={200: _HTML}, codes=("not_found",)),
-    Operation(method="GET", path="/streams/{s}", does=page_of_stream, about="The page of a stream", gives={200: _HTML}),
-    Operation(method="GET", path="/page/{file:path}", does=page_file, about="A file of the page", gives={200: "*/*"}),
-)  # fmt: skip
-"""In the order in which they are looked for: `/forecasts/batch` comes before the ids."""
