@@ -124,6 +124,8 @@ def main() -> None:
             begun = time.process_time()
             try:
                 brier, loss = scores(run(), y[half:])
+                if not np.isfinite(loss):
+                    raise FloatingPointError("some forecasts are NaN")
             except Exception as error:  # theirs; the log is left out of the row, whose count says so
                 print(f"{name} on {log.name}: {type(error).__name__}: {error}")
                 continue
@@ -131,7 +133,9 @@ def main() -> None:
     table = Table(title=f"{len(logs)} logs")
     for column in ("", "logs", "Brier, ratio", "log score", "worse by > 0.2 % on", "the worst", "seconds"):
         table.add_column(column, justify="right" if column else "left", no_wrap=True)
-    for name, found in sorted(rows.items(), key=lambda each: (-len(each[1]) // 10, np.mean(each[1], axis=0)[0])):
+    for name, found in sorted(
+        rows.items(), key=lambda each: (len(each[1]) <= len(logs) // 2, np.mean(each[1], axis=0)[0])
+    ):
         ratio, loss, spent = np.array(found).T
         numbers = f"{ratio.mean():.3f}", f"{loss.mean():+.3f}", f"{(ratio > 1.002).sum()}", f"{ratio.max() - 1:+.1%}"
         table.add_row(name, f"{len(found)}", *numbers, f"{spent.sum():.1f}")
