@@ -1,6 +1,6 @@
-"""Draw `guard.svg`: a stream on which the eager part is trusted, fails, is suspended and comes back.
+"""Draw `guard.svg`, a stream on which the eager part fails and comes back, and `guard-budget.svg`, what a budget costs.
 
-Run it from anywhere; it takes some seconds: python docs/explanation/guard.py
+Run it from anywhere; it takes a minute: python docs/explanation/guard.py
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import treecal as tc
-from treecal import plots
+from treecal import plots, streams
 from treecal.streams import MeanAdversary
 
 FRIENDLY, HOSTILE, AGAIN = 2000, 1500, 2500  # rounds of each phase
@@ -21,10 +21,14 @@ EVERY = 10  # rounds between points of the lines
 HERE = Path(__file__).parent
 
 
-def play() -> np.ndarray:
-    """Return, round by round: the eager part's error, the budget, and whether it forecast."""
+BUDGETS = (0.01, 0.03, 0.1, 0.3, 1.0)
+
+
+def play(budget: float = 0.1) -> tuple[np.ndarray, float]:
+    """Return, round by round: the eager part's error, the budget, and whether it forecast; and the error of all."""
     space, rng = tc.Simplex(3), np.random.default_rng(0)
-    guarded, adversary, ledger, rows = tc.Guarded(space), MeanAdversary(space), tc.Ledger(space), []
+    guarded, adversary = tc.Guarded(space, budget=budget), MeanAdversary(space)
+    ledger, rows = tc.Ledger(space), []
     for t in range(FRIENDLY + HOSTILE + AGAIN):
         x, spoke, report = guarded.predict(), guarded.eager_speaks, guarded.report()
         if FRIENDLY <= t < FRIENDLY + HOSTILE:
@@ -36,16 +40,46 @@ def play() -> np.ndarray:
         rows.append((report.eager_error, report.budget, spoke))
         if t + 1 in np.cumsum((FRIENDLY, HOSTILE, AGAIN)):
             held = guarded.report()
-            print(f"{t + 1:,} rounds: error {ledger.error('l1'):.3f}, safe forecast {held.safe_rounds:,}")
-    return np.array(rows)
+            print(f"{budget}, {t + 1:,} rounds: error {ledger.error('l1'):.3f}, safe forecast {held.safe_rounds:,}")
+    return np.array(rows), ledger.error("l1")
+
+
+def trade_off(figure: Any) -> None:
+    """Draw what more budget costs against an adversary and in the certificate, and what it brings."""
+    space = tc.Simplex(3)
+    mixed = [play(budget)[1] for budget in BUDGETS]
+    hostile, certified = [], []
+    for budget in BUDGETS:
+        f = tc.Guarded(space, budget=budget)
+        hostile.append(
+            streams.play(f, streams.LedgerAdversary(space, rng=np.random.default_rng(0)), rounds=1000).error("l1")
+        )
+        certified.append(f.certificate("l1", rounds=10_000).bound)
+        print(
+            f"{budget}: mixed {mixed[len(hostile) - 1]:.3f}, hostile {hostile[-1]:.3f}, certified {certified[-1]:.3f}"
+        )
+    ax = figure.subplots()
+    ax.plot(BUDGETS, certified, color="0.5", ls="--", marker="o", label="certified, 10,000 rounds")
+    ax.plot(
+        BUDGETS, hostile, color=plots.colour("treecal"), marker="o", label="adversary against the ledger, 1,000 rounds"
+    )
+    ax.plot(BUDGETS, mixed, color=plots.colour("guarded"), marker="o", label="regimes, an adversary, regimes again")
+    ax.set(xscale="log", xlabel="budget κ", ylabel="ℓ1 error", ylim=(0, None))
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(alpha=0.2)
+    ax.legend(frameon=False)
 
 
 def main() -> None:
-    eager, budget, spoke = play().T
+    rows, _ = play()
+    eager, budget, spoke = rows.T
     rounds = np.arange(len(spoke)) + 1
     with plots.drawing(9, 4.6) as figure:
         draw(figure, rounds, eager, budget, spoke)
         (HERE / "guard.svg").write_text(plots.svg(figure), encoding="utf-8")
+    with plots.drawing(7, 3.6) as figure:
+        trade_off(figure)
+        (HERE / "guard-budget.svg").write_text(plots.svg(figure), encoding="utf-8")
 
 
 def draw(figure: Any, rounds: np.ndarray, eager: np.ndarray, budget: np.ndarray, spoke: np.ndarray) -> None:

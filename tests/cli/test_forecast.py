@@ -55,7 +55,7 @@ def test_forecasts_are_those_of_the_library() -> None:
         ("adaptive", [], tc.AdaptiveTreeCal),
         ("adaptive", ["--forecaster-norm", "linf"], lambda s: tc.AdaptiveTreeCal(s, norm="linf")),
         ("guarded", [], tc.Guarded),
-        ("guarded", ["--budget", "0.2", "--no-measured"], lambda s: tc.Guarded(s, budget=0.2, measured=False)),
+        ("guarded", ["--budget", "0.2"], lambda s: tc.Guarded(s, budget=0.2)),
         ("guarded", ["--error", "9", "--forecaster-norm", "l2"], lambda s: tc.Guarded(s, error=9, norm="l2")),
         ("tracker", [], tc.Tracker),
         ("harmonic", [], tc.Harmonic),
@@ -149,9 +149,10 @@ def test_several_columns_are_one_vector(tmp_path: Path) -> None:
 
 
 def test_draws_come_from_the_distribution_and_can_be_repeated() -> None:
-    arguments = ["forecast", "--dim", 3, "--announce", "draw"]
+    tree = ["forecast", "--dim", 3, "--forecaster", "treecal"]
+    arguments = [*tree, "--announce", "draw"]
     stdin = "\n".join(map(str, COINS))
-    full = run("forecast", "--dim", 3, stdin=stdin).lines
+    full = run(*tree, stdin=stdin).lines
     drawn = run(*arguments, stdin=stdin)
     assert all(d["drawn"] in line["points"] for d, line in zip(drawn.lines, full, strict=True))
     assert run(*arguments, stdin=stdin).out == drawn.out != run(*arguments, "--seed", 1, stdin=stdin).out
@@ -195,7 +196,7 @@ def test_a_snapshot_of_something_else_is_refused(tmp_path: Path) -> None:
     snapshot = tmp_path / "s.treecal"
     assert run("forecast", "--dim", 3, "--snapshot", snapshot, stdin="1\n").code == 0
     before = snapshot.read_bytes()
-    refused(run("forecast", "--dim", 3, "--budget", 1, "--snapshot", snapshot), "budget=0.5", "budget=1.0", "Hint: ")
+    refused(run("forecast", "--dim", 3, "--budget", 1, "--snapshot", snapshot), "budget=0.1", "budget=1.0", "Hint: ")
     refused(
         run("forecast", "--dim", 3, "--forecaster", "adaptive", "--snapshot", snapshot), "Guarded(", "AdaptiveTreeCal("
     )

@@ -69,7 +69,7 @@ def test_it_says_what_the_guard_did() -> None:
     assert guard == {
         "norm": "l1",
         "eager": {"rounds": did.eager_rounds, "error": did.eager_error / 200},
-        "safe": {"rounds": did.safe_rounds, "error": did.safe_error / 200},
+        "safe": {"rounds": did.safe_rounds, "bound": did.safe_bound / 200},
         "budget": did.budget / 200,
         "left": did.left / 200,
         "bound": min(certificate.bound, 2.0),

@@ -81,7 +81,7 @@ def test_it_says_what_the_guard_did(options: list[Any], arguments: Any, reported
     assert document["norm"] == guard["norm"] == repr(f.norm)
     assert (guard["eager"]["rounds"], guard["safe"]["rounds"]) == (did.eager_rounds, did.safe_rounds)
     assert guard["eager"]["error"] == pytest.approx(did.eager_error / 300)
-    assert guard["safe"]["error"] == pytest.approx(did.safe_error / 300)
+    assert guard["safe"]["bound"] == pytest.approx(did.safe_bound / 300)
     assert (guard["budget"], guard["left"]) == pytest.approx((did.budget / 300, did.left / 300))
     assert certificate is not None
     assert guard["bound"] == certificate.bound

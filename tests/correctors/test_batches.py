@@ -134,14 +134,13 @@ def test_an_interrupt_after_scores_were_written_does_not_count_them_twice(
     for b, y in zip(P[:40], Y[:40], strict=True):  # fewer than are added at once
         f.predict(b)
         f.update(y)
-    before, write = dumps(copy(f)), Tallies.write
+    before, added = dumps(copy(f)), Tallies.added
 
     def cut(*given: Any) -> Any:
-        write(*given)
-        if given[1].due is not None:
-            raise KeyboardInterrupt
+        added(*given)
+        raise KeyboardInterrupt
 
-    monkeypatch.setattr(Tallies, "write", cut)
+    monkeypatch.setattr(Tallies, "added", cut)
     with pytest.raises(KeyboardInterrupt):
         f.update_many(P, Y) if act is None else act(f)
     monkeypatch.undo()

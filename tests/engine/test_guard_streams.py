@@ -13,10 +13,9 @@ from hypothesis import given, settings, strategies as st
 import treecal as tc
 from tests.strategies import streams
 from treecal._typing import Array, Integers
-from treecal.columns import RowError
 from treecal.engine import _guard_streams as engine
 from treecal.engine._guard_streams import GuardStreams, is_compiled
-from treecal.exceptions import HorizonError, SnapshotError, TreeCalError
+from treecal.exceptions import SnapshotError, TreeCalError
 from treecal.streams import LedgerAdversary, regime_switches
 
 Make = Callable[[], tc.Guarded]
@@ -67,15 +66,18 @@ def outcomes_of(space: tc.ConvexSet, rounds: int, seed: int) -> Array:
 MAKES: dict[str, Make] = {
     "three classes": lambda: tc.Guarded(THREE),
     "three classes, l2, much": lambda: tc.Guarded(THREE, norm="l2", budget=2),
-    "three classes, error": lambda: tc.Guarded(THREE, error=0.2),
-    "three classes, bound": lambda: tc.Guarded(THREE, measured=False, budget=0.05),
-    "another tree": lambda: tc.Guarded(THREE, safe=tc.TreeCal(THREE, arity=2, start=[1.0, 0.0, 0.0])),
+    "three classes, error": lambda: tc.Guarded(THREE, safe=tc.Harmonic(THREE, block=7), error=0.2),
+    "three classes, tree": lambda: tc.Guarded(THREE, safe=tc.TreeCal(THREE), budget=0.05),
+    "another tree": lambda: tc.Guarded(THREE, safe=tc.TreeCal(THREE, arity=2, start=[1.0, 0.0, 0.0]), error=0.3),
     "small books": lambda: tc.Guarded(THREE, eager=tc.Codebook(tc.Tracker(THREE), sizes=[5, 30, 90], capacity=3)),
     "two classes": lambda: tc.Guarded(TWO),
-    "two classes, l2": lambda: tc.Guarded(TWO, norm="l2", safe=tc.BinaryGrid(TWO, bins=7)),
-    "box": lambda: tc.Guarded(tc.Box([-1.0, 0.0], [1.0, 5.0])),
+    "two classes, l2": lambda: tc.Guarded(TWO, norm="l2", safe=tc.BinaryGrid(TWO, bins=7), error=0.1),
+    "box": lambda: tc.Guarded(tc.Box([-1.0, 0.0], [1.0, 5.0]), error=0.5),
     "ball": lambda: tc.Guarded(tc.Ball(3, norm="l1", radius=2.0), norm="l1", budget=1),
 }
+
+
+SOME = ("three classes, tree", "three classes, error", "two classes, l2", "another tree", "box")
 
 
 @pytest.mark.parametrize("make", MAKES.values(), ids=MAKES)
@@ -115,9 +117,10 @@ def test_classes_are_corners(dim: int) -> None:
         pairs.step(rows, np.eye(dim)[classes], given=classes)
 
 
-def test_streams_of_an_adversary() -> None:
+@pytest.mark.parametrize("safe", [None, tc.Harmonic(THREE, block=40), tc.TreeCal(THREE)])
+def test_streams_of_an_adversary(safe: tc.Forecaster | None) -> None:
     """The guard of each shuts and opens by itself, and the certified part forecasts."""
-    pairs = Pairs(lambda: tc.Guarded(THREE), 2)
+    pairs = Pairs(lambda: tc.Guarded(THREE, safe=safe), 2)
     adversaries = [LedgerAdversary(THREE, rng=np.random.default_rng(seed)) for seed in range(2)]
     spoke = set()
     for t in range(260):
@@ -126,11 +129,11 @@ def test_streams_of_an_adversary() -> None:
         spoke.add((row, x.nodes is None))
         pairs.step(np.array([row]), np.array([adversaries[row].outcome(x)]))
     assert spoke == {(0, True), (0, False), (1, True), (1, False)}
+    pairs.resume()
+    assert pairs.streams.announce(np.array([0, 1])).points.shape[0] == 2
 
 
-@pytest.mark.parametrize(
-    "make", [MAKES["three classes"], MAKES["two classes"], MAKES["box"], MAKES["three classes, bound"]]
-)
+@pytest.mark.parametrize("make", [MAKES[name] for name in SOME])
 def test_a_row_can_go_on_alone(make: Make) -> None:
     pairs, space = Pairs(make, 2), make().space
     pairs.step(np.array([0, 1] * 60), outcomes_of(space, 120, 3))
@@ -192,28 +195,6 @@ def test_memory_follows_the_points_that_are_kept() -> None:
     assert many.nbytes < 200 * 4_000
 
 
-def test_trees_of_fixed_depth() -> None:
-    def make(**options: Any) -> tc.Guarded:
-        return tc.Guarded(THREE, safe=tc.TreeCal(THREE, arity=2, depth=4), **options)
-
-    pairs = Pairs(make, 2)
-    pairs.step(np.array([0] * 16 + [1] * 10), outcomes_of(THREE, 26, 1))
-    pairs.streams.check(np.array([1] * 6))
-    with pytest.raises(RowError) as refused:
-        pairs.streams.check(np.array([1] * 7))
-    assert refused.value.row == 1
-    bank = tc.Bank(make(), streams=2)
-    bank.update([0] * 16, np.zeros(16, np.int64))
-    with pytest.raises(HorizonError, match="0: round 17"):
-        bank.update([1, 0], [0, 1])
-    assert bank.rounds.tolist() == [16, 0]
-    silent = tc.Bank(make(budget=0), streams=2)  # only the safe part forecasts
-    silent.update([1] * 16, np.zeros(16, np.int64))
-    with pytest.raises(HorizonError, match="1: round 17"):
-        silent.predict()
-    assert len(silent.predict([0])) == 1
-
-
 def broken(state: dict[str, Any], name: str, change: Callable[[Array], Any]) -> dict[str, Any]:
     state = deepcopy(state)
     *path, last = name.split("/")
@@ -224,17 +205,16 @@ def broken(state: dict[str, Any], name: str, change: Callable[[Array], Any]) -> 
     return state
 
 
-PLACES = ("suspended", "last", "lead", "used", "announced", "slots")
+PLACES = ("safe_rounds", "last", "lead", "used", "announced", "slots")
 """What compiled code uses as places in arrays, or to count them."""
 
 
-@pytest.mark.parametrize("make", [MAKES["three classes"], MAKES["two classes"], MAKES["box"]])
+@pytest.mark.parametrize("make", [MAKES[name] for name in SOME])
 def test_states_that_cannot_be_are_refused(make: Make) -> None:
     pairs, everyone = Pairs(make, 2), np.arange(2)
     pairs.step(np.array([0, 1, 0] * 30), outcomes_of(make().space, 90, 2))
     state = pairs.streams.state(everyone)
     names = [n for n, a in state.items() if isinstance(a, np.ndarray) and a.size]
-    names += [f"{part}/{n}" for part in ("safe", "shadow") for n in state[part]]
     for name in names:
         changes: list[Callable[[Array], Any]] = [
             lambda a: a[:-1],
@@ -258,8 +238,8 @@ def test_what_is_not_compiled_is_another_kind() -> None:
     assert is_compiled(tc.Guarded(THREE))
     for f in (
         tc.Guarded(THREE, eager=tc.Tracker(THREE)),
-        tc.Guarded(THREE, safe=tc.AdaptiveTreeCal(THREE)),
-        tc.Guarded(THREE, safe=tc.TreeCal(THREE, mix=0.1)),
+        tc.Guarded(THREE, safe=tc.AdaptiveTreeCal(THREE), error=0.1),
+        tc.Guarded(THREE, safe=tc.TreeCal(THREE, arity=2, depth=9)),
         tc.Guarded(THREE, norm="linf"),
     ):
         assert not is_compiled(f)

@@ -13,7 +13,7 @@ from hypothesis import given, settings, strategies as st
 import treecal as tc
 from tests.strategies import streams
 from treecal._typing import Array
-from treecal.correctors._scores import Round, Sums, Tallies
+from treecal.correctors._scores import Round, Tallies
 from treecal.exceptions import HorizonError, ParameterError, SnapshotError, UnsupportedError
 from treecal.monitor import discoveries
 from treecal.state import dumps, loads
@@ -35,12 +35,13 @@ class Alone:
 
     def __init__(self, thing: Any, monitor: tc.Monitor) -> None:
         self.thing, self.monitor = deepcopy(thing), deepcopy(monitor)
-        self.tallies, self.sums = Tallies(thing.space), Sums()
+        self.tallies = Tallies(thing.space)
+        self.sums = self.tallies.new()
 
     def step(self, outcome: Array) -> None:
         x = self.thing.predict()
         self.monitor.update(x, outcome)
-        self.sums = self.tallies.write(self.tallies.after(self.sums, Round(x.mean, x, outcome, 1.0)))
+        self.sums = self.tallies.after(self.sums, Round(x.mean, x, outcome, 1.0))
         self.thing.update(outcome)
 
 
@@ -68,9 +69,9 @@ def assert_same(bank: tc.Bank, alone: dict[int, Alone]) -> None:
         if not one.thing.rounds:
             assert np.isnan(found.after.brier[at])
             continue
-        one.sums = one.tallies.write(one.tallies.added(one.sums))
-        _, after, mean = one.tallies.scores(one.sums)
-        for ours, theirs in ((found.after, after), (found.mean, mean)):
+        one.sums = one.tallies.added(one.sums)
+        report = one.tallies.report(one.sums)
+        for ours, theirs in ((found.after, report.after), (found.mean, report.mean)):
             assert ours.brier[at] == theirs.brier
             assert ours.calibration[at] == theirs.calibration
             assert ours.refinement[at] == theirs.refinement
@@ -153,7 +154,7 @@ def test_correctors(make: Callable[[], Any]) -> None:
 
 def test_errors_of_one_stream_change_nothing() -> None:
     """A horizon that is reached in the middle of an update, where each stream is an object."""
-    thing = tc.Guarded(THREE, eager=tc.Tracker(THREE), safe=tc.TreeCal(THREE, arity=2, depth=2))
+    thing = tc.Guarded(THREE, eager=tc.Tracker(THREE), safe=tc.TreeCal(THREE, arity=2, depth=2), budget=0)
     bank = tc.Bank(thing, streams=2, scores=True)
     bank.update([0, 0, 0], [0, 1, 2])
     before = bank.scores().after.brier.tobytes()

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
-from tests.oracle import Mixture, Point, calibration, growing
+from tests.oracle import Mixture, Point, calibration
 
 Vector = list[float]
 HALF_LIVES = [3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, math.inf]
@@ -126,46 +126,37 @@ class LiteralCodebook:
 
 
 class LiteralGuard:
-    """The guard over growing TreeCal, all in rationals. `spoke[t]` says whether eager forecast round t + 1."""
+    """The guard, all in rationals. `spoke[t]` says whether eager forecast round t + 1."""
 
     def __init__(
         self,
         outcomes: Sequence[Point],
         eager: Sequence[Point],
         *,
-        arity: int,
-        start: Point,
         distance: Callable[[Point, Point], Fraction],
         diameter: Fraction,
         share: Fraction,
+        rate: Fraction,
         error: Fraction | None = None,
     ) -> None:
-        def per_node(played: Sequence[Mixture], came: Sequence[Point]) -> Fraction:
-            return calibration(played, came, distance, per_node=True)
-
-        everything = growing(outcomes, arity, start)
         self.spoke: list[bool] = []
-        self.eager_error, self.safe_error = [Fraction(0)], [Fraction(0)]  # after t rounds
-        self.most, self.allowed = [Fraction(0)], []  # κ times the shadow's greatest error; the budget of each round
-        self.usable: list[Fraction] = []  # all of it, or after a round of safe's four fifths
-        peak = Fraction(0)
-        for t, y in enumerate(outcomes):
-            mine = [o for o, spoke in zip(outcomes[:t], self.spoke, strict=True) if not spoke]
-            budget = share * peak
-            if mine:  # what safe's error would be at the rate of its own rounds
-                budget = min(budget, share * self.safe_error[-1] * Fraction(t, len(mine)))
-            self.allowed.append(budget if error is None else error * (t + 1))
-            self.usable.append(self.allowed[-1] * (Fraction(4, 5) if t and not self.spoke[-1] else 1))
-            speaks = self.eager_error[-1] + diameter <= self.usable[-1]
-            self.spoke.append(speaks)
-            if not speaks:
-                mine.append(y)
-            rounds = [s for s in range(t + 1) if self.spoke[s]]
-            said: list[Mixture] = [[((0, 0), eager[s], Fraction(1))] for s in rounds]
-            self.eager_error.append(calibration(said, [outcomes[s] for s in rounds], distance))
-            self.safe_error.append(per_node(growing(mine, arity, start), mine))
-            peak = max(peak, per_node(everything[: t + 1], outcomes[: t + 1]))
-            self.most.append(share * peak if error is None else error * (t + 1))
+        self.eager_error = [Fraction(0)]  # after t rounds
+        self.allowed: list[Fraction] = []  # the budget of each round
+        self.most = [Fraction(0)]  # the theorem's
+        unspent = Fraction(0)
+        for t in range(len(outcomes)):
+            mine = [s for s in range(t) if self.spoke[s]]
+            credit = 10 * diameter + share * rate * t
+            self.allowed.append(credit + rate * (len(mine) + 1) - unspent if error is None else error * (t + 1))
+            self.spoke.append(self.eager_error[-1] + diameter <= self.allowed[-1])
+            if self.spoke[-1]:
+                mine.append(t)
+            said: list[Mixture] = [[((0, 0), eager[s], Fraction(1))] for s in mine]
+            self.eager_error.append(calibration(said, [outcomes[s] for s in mine], distance))
+            credit = 10 * diameter + share * rate * (t + 1)
+            if self.spoke[-1]:
+                unspent = max(unspent, share * rate * (t + 1) + rate * len(mine) - self.eager_error[-1])
+            self.most.append(credit + rate * len(mine) if error is None else error * (t + 1))
 
 
 def sup_norm(a: Point, b: Point) -> Fraction:

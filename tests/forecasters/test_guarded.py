@@ -18,6 +18,7 @@ from treecal.exceptions import HorizonError, OutcomeError, ParameterError, Unsup
 from treecal.geometry import Lp
 from treecal.state import dumps, loads
 from treecal.streams import (
+    Adversary,
     ClassStream,
     LedgerAdversary,
     MeanAdversary,
@@ -91,71 +92,183 @@ def test_it_is_better_than_its_parts_where_they_fail(dim: int) -> None:
     """Than safe on an ordinary stream, and than eager against an adversary."""
     space = tc.Simplex(dim)
     outcomes = regime_switches(space, 2000, np.random.default_rng(1), every=200)
-    safe: tc.Forecaster = tc.BinaryGrid(space) if dim == 2 else tc.TreeCal(space)
+    safe: tc.Forecaster = tc.BinaryGrid(space) if dim == 2 else tc.Harmonic(space)
     ours, theirs = (play(f, outcomes).exact() for f in (tc.Guarded(space), safe))
     assert ours.brier(2000).score < theirs.brier(2000).score
     adversaries = (MeanAdversary(space), LedgerAdversary(space, rng=np.random.default_rng(0)))
     for adversary in adversaries:
         guard = play(tc.Guarded(space), deepcopy(adversary), rounds=400).error("l1")
         eager = play(tc.Codebook(tc.Tracker(space)), deepcopy(adversary), rounds=400).error("l1")
-        alone = play(deepcopy(safe), deepcopy(adversary), rounds=400).error("l1")
+        alone = play(type(safe)(space), deepcopy(adversary), rounds=400).error("l1")
         assert guard < eager / 1.5
-        assert guard <= 1.1 * 1.5 * alone + 0.02
+        assert guard <= 1.1 * alone + 10 * 2 / 400 + 0.1
 
 
-# The budget follows safe's error by node, and against this adversary that is half as much again as its exact one.
-GAINED = pytest.mark.xfail(strict=True, reason="2.25 times (0.622 against 0.276) with a budget of 1, expected 2.2")
+@pytest.mark.parametrize(("dim", "rounds"), [(2, 500), (3, 500), (5, 500)])
+def test_adversaries_gain_little_on_safe_alone(dim: int, rounds: int) -> None:
+    """At most the credit, and `budget` times what a round of the eager part's earns; measured on three adversaries."""
+    assert_little_gained(dim, rounds, 0.1)
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize(
-    ("dim", "budget"),
-    [
-        pytest.param(dim, budget, marks=[GAINED] * ((dim, budget) == (3, 1.0)))
-        for dim, budget in product([2, 3, 5, 10], [0.2, 0.5, 1.0])
-    ],
-)
-def test_adversaries_gain_little_on_safe_alone(dim: int, budget: float) -> None:
-    """At most 1.1·(1 + κ) times what safe alone has: measured, as the adversary plays the two differently."""
-    space, rounds = tc.Simplex(dim), 10_000
-    safe: tc.Forecaster = tc.BinaryGrid(space) if dim == 2 else tc.TreeCal(space)
-    for make in (lambda: MeanAdversary(space), lambda: LedgerAdversary(space, rng=np.random.default_rng(0))):
-        guard = play(tc.Guarded(space, budget=budget), make(), rounds=rounds).error("l1")
+@pytest.mark.parametrize(("dim", "budget"), [*product([2, 3, 5, 10], [0.1, 0.5, 1.0])])
+def test_adversaries_gain_little_at_length(dim: int, budget: float) -> None:
+    assert_little_gained(dim, 4000, budget)
+
+
+def assert_little_gained(dim: int, rounds: int, budget: float) -> None:
+    space = tc.Simplex(dim)
+    safe: tc.Forecaster = tc.BinaryGrid(space) if dim == 2 else tc.Harmonic(space)
+    makes: list[Callable[[], Any]] = [
+        lambda: MeanAdversary(space),
+        lambda: LedgerAdversary(space, rng=np.random.default_rng(0)),
+    ]
+    for make in makes:
+        f = tc.Guarded(space, budget=budget)
+        guard = play(f, make(), rounds=rounds).error("l1")
         alone = play(deepcopy(safe), make(), rounds=rounds).error("l1")
-        assert guard <= 1.1 * (1 + budget) * alone, f"{guard:.4f} against {alone:.4f}"
+        # Of a round that it loses, the eager part pays the diameter, and it is given rate·(e + κ·s) beyond its credit.
+        spent = f.report().eager_error / rounds
+        assert guard <= alone + spent + 0.02, f"{guard:.4f} against {alone:.4f}"
+        assert spent <= 20 / rounds + budget * 1.0 + f.report().eager_rounds / rounds
+
+
+CERTIFIED = {2: (0.73, 0.37, 0.25), 3: (0.70, 0.56, 0.55), 5: (1.01, 0.83, 0.80), 10: (1.51, 1.24, 1.21)}
+
+
+@pytest.mark.parametrize(("dim", "bounds"), [*CERTIFIED.items()])
+def test_certificates_say_something(dim: int, bounds: tuple[float, ...]) -> None:
+    """After a thousand, ten thousand and a hundred thousand rounds, in ℓ1."""
+    for rounds, most in zip((10**3, 10**4, 10**5), bounds, strict=True):
+        found = tc.Guarded(tc.Simplex(dim)).certificate("l1", rounds=rounds)
+        assert found is not None
+        assert found.bound <= most
+
+
+@pytest.mark.parametrize("dim", [3, 5])
+def test_the_ledger_adversary_over_two_thousand_rounds(dim: int) -> None:
+    space = tc.Simplex(dim)
+    assert (
+        play(tc.Guarded(space), LedgerAdversary(space, rng=np.random.default_rng(0)), rounds=2000).error("l1") <= 0.65
+    )
+
+
+class Switching(Adversary):
+    """Constant until the eager part is trusted, then the greedy adversary, or one who looks two rounds ahead."""
+
+    def __init__(self, space: tc.ConvexSet, quiet: int, *, ahead: bool) -> None:
+        super().__init__(space)
+        self.quiet, self.ahead, self.rounds = quiet, ahead, 0
+        self.guard: Any = None
+        self.greedy = LedgerAdversary(space, rng=np.random.default_rng(0))
+
+    def outcome(self, forecast: tc.Forecast) -> Array:
+        self.rounds += 1
+        answer = self.greedy.outcome(forecast)
+        if self.rounds <= self.quiet:
+            return np.asarray(np.eye(self.space.dim)[0])
+        return self.worst_of_two(forecast) if self.ahead else answer
+
+    def worst_of_two(self, forecast: tc.Forecast) -> Array:
+        """The class after which the next forecast can be missed most."""
+        found = []
+        for y in np.eye(self.space.dim):
+            later = deepcopy(self.guard)
+            later.update(y)
+            found.append(float(np.abs(forecast.mean - y).sum()) + 2 - 2 * float(later.predict().mean.min()))
+        return np.asarray(np.eye(self.space.dim)[int(np.argmax(found))])
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+@pytest.mark.parametrize("dim", [2, 3, 5])
+def test_no_adversary_passes_the_certificate(dim: int, ahead: bool) -> None:
+    """One who switches after a quiet stretch, greedy or with a look-ahead; foreseen at the switch, too."""
+    space, rounds, quiet = tc.Simplex(dim), (160 if ahead else 800), (60 if ahead else 400)
+    f, adversary, ledger = tc.Guarded(space), Switching(space, quiet, ahead=ahead), tc.Ledger(space)
+    adversary.guard, foreseen = f, 2.0
+    for t in range(rounds):
+        x = f.predict()
+        y = adversary.outcome(x)
+        ledger.record(x, y)
+        f.update(y)
+        if t + 1 == quiet:
+            found = f.certificate("l1", rounds=rounds - quiet, after=ledger)
+            assert found is not None
+            foreseen = found.bound
+    whole = f.certificate("l1", rounds=rounds)
+    assert whole is not None
+    assert ledger.error("l1") <= foreseen <= whole.bound
+
+
+@pytest.mark.parametrize("space", [tc.Ball(2), tc.Ball(4)], ids=repr)
+def test_an_adversary_in_the_ball(space: tc.Ball) -> None:
+    """Who goes against the gradient of the error: along the bias of what is announced."""
+    f = tc.Guarded(space)
+    ledger = play(f, LedgerAdversary(space, norm="l2"), rounds=400)
+    found = f.certificate("l2", rounds=400)
+    assert found is not None
+    assert ledger.error("l2") <= found.bound < 0.6
+
+
+def test_what_is_foreseen() -> None:
+    """The error so far counts exactly; a new guard knows its own bound, one that played what it may still lose."""
+    space = tc.Simplex(3)
+    outcomes = regime_switches(space, 2000, np.random.default_rng(0))
+    f = tc.Guarded(space)
+    ledger = play(f, outcomes)
+
+    def bound(f: tc.Forecaster, rounds: int, after: Any = None) -> float:
+        found = f.certificate("l1", rounds=rounds, after=after)
+        assert found is not None
+        return found.bound
+
+    past = ledger.error("l1", total=True)
+    for rounds in (1, 30, 1000):
+        fresh = min(2.0, bound(tc.Guarded(space), rounds))
+        assert bound(tc.Guarded(space), rounds, ledger) == pytest.approx((past + rounds * fresh) / (2000 + rounds))
+        assert bound(f, rounds, ledger) <= (past + 2 * rounds) / (2000 + rounds)
+        assert bound(f, rounds, ledger) < bound(f, 2000 + rounds)
+        assert bound(tc.Guarded(space), rounds, tc.Ledger(space)) == pytest.approx(fresh)
+    for other in (tc.Ledger(space), tc.Ledger(tc.Simplex(2))):
+        with pytest.raises(ParameterError, match="the ledger is one of 0 rounds"):
+            f.certificate("l1", rounds=1, after=other)
+    assert f.certificate("l2", rounds=1, after=ledger) is None
+    assert tc.Tracker(space).certificate("l1", rounds=1, after=ledger) is None
 
 
 def test_usual_parts() -> None:
-    for space, safe in ((tc.Simplex(2), tc.BinaryGrid), (tc.Simplex(3), tc.TreeCal), (tc.Ball(2), tc.TreeCal)):
+    for space, safe in ((tc.Simplex(2), tc.BinaryGrid), (tc.Simplex(3), tc.Harmonic), (tc.Ball(2), tc.Harmonic)):
         f = tc.Guarded(space)
         assert type(f.safe) is safe
         assert isinstance(f.eager, tc.Codebook)
         assert isinstance(f.eager.source, tc.Tracker)
         assert f.norm == (tc.l1 if isinstance(space, tc.Simplex) else tc.l2)
-        assert (f.budget, f.error, f.measured) == (0.5, None, True)
+        assert (f.budget, f.error) == (0.1, None)
 
 
 def test_certificates_add_up() -> None:
     space = tc.Simplex(3)
-    safe = tc.TreeCal(space)
 
     def bound(f: tc.Forecaster, rounds: int, norm: Any = "l1") -> float:
         found = f.certificate(norm, rounds=rounds)
         assert found is not None
         return found.bound
 
-    for rounds in (1, 100, 10**6, 10**12):
-        alone = bound(safe, rounds)
-        assert bound(tc.Guarded(space, budget=0.2), rounds) == pytest.approx(min(2, 1.2 * alone))
-        assert bound(tc.Guarded(space, budget=3, measured=False), rounds) == pytest.approx(min(2, 4 * alone))
-        assert bound(tc.Guarded(space, error=0.25), rounds) == pytest.approx(min(2, 0.25 + alone))
-        assert bound(tc.Guarded(space, norm="l2"), rounds, "l2") == pytest.approx(
-            min(2**0.5, 1.5 * bound(safe, rounds, "l2"))
+    for rounds in (64, 128, 2**20, 2**40):
+        tree, harmonic = bound(tc.TreeCal(space), rounds), bound(tc.Harmonic(space, block=100), rounds)
+        rate = bound(tc.Harmonic(space), 100)
+        for budget in (0.2, 3.0):
+            f = tc.Guarded(space, safe=tc.TreeCal(space), budget=budget)
+            assert bound(f, rounds) == pytest.approx(min(2, tree + 20 / rounds + budget * tree))
+            f = tc.Guarded(space, safe=tc.Harmonic(space, block=100), budget=budget)
+            assert bound(f, rounds) == pytest.approx(min(2, harmonic + 20 / rounds + budget * min(rate, 1)), rel=0.01)
+        assert bound(tc.Guarded(space, safe=tc.TreeCal(space), error=0.25), rounds) == pytest.approx(
+            min(2, 0.25 + tree)
         )
     assert tc.Guarded(space).certificate("l2", rounds=100) is None  # its errors are counted in another norm
-    assert tc.Guarded(space, safe=tc.AdaptiveTreeCal(space)).certificate("l1", rounds=100) is None
+    assert bound(tc.Guarded(space, norm="l2"), 1000, "l2") < 0.5
     with pytest.raises(UnsupportedError, match="no certificate"):
-        tc.Guarded(space, safe=tc.AdaptiveTreeCal(space), measured=False)
+        tc.Guarded(space, safe=tc.AdaptiveTreeCal(space))
 
 
 @pytest.mark.parametrize(
@@ -163,7 +276,6 @@ def test_certificates_add_up() -> None:
     [
         *product(["budget"], [-0.1, np.nan, np.inf, "half", None, [0.5]]),
         *product(["error"], [-1, np.nan, np.inf, "none"]),
-        *product(["measured"], [1, None, "yes"]),
         *product(["eager", "safe"], ["tracker", tc.Tracker, tc.TreeCal(tc.Simplex(2)), tc.Ball(3)]),
         ("norm", "l7½"),
     ],
@@ -190,7 +302,7 @@ def test_who_learns_what() -> None:
     """Eager all outcomes, safe those of its own rounds."""
     space = tc.Simplex(3)
     outcomes = regime_switches(space, 300, np.random.default_rng(0), every=30)
-    f, mine = tc.Guarded(space, safe=tc.TreeCal(space, arity=2), budget=0.2), tc.TreeCal(space, arity=2)
+    f, mine = tc.Guarded(space, safe=tc.TreeCal(space, arity=2), error=0.15), tc.TreeCal(space, arity=2)
     tracker = tc.Tracker(space)
     for y in outcomes:
         if not f.eager_speaks:
@@ -208,16 +320,16 @@ def test_who_learns_what() -> None:
 
 def test_errors_of_the_report_are_those_of_a_ledger() -> None:
     space = tc.Simplex(3)
-    f = tc.Guarded(space, budget=0.2)
+    f = tc.Guarded(space, error=0.2)
     ledgers = tc.Ledger(space), tc.Ledger(space)
     for y in random_walk(space, 500, np.random.default_rng(0)):
         ledgers[f.eager_speaks].record(f.predict(), y)
         f.update(y)
     assert f.report().eager_error == pytest.approx(ledgers[1].error("l1", total=True), rel=1e-9)
-    assert f.report().safe_error == pytest.approx(ledgers[0].error("l1", total=True, per_node=True), rel=1e-9)
+    assert 0 < ledgers[0].error("l1", total=True) <= f.report().safe_bound
 
 
-OPTIONS: list[dict[str, Any]] = [{}, {"error": 0.2}, {"measured": False, "budget": 0.1}, {"norm": Lp(3), "budget": 2}]
+OPTIONS: list[dict[str, Any]] = [{}, {"error": 0.2}, {"budget": 0.5}, {"norm": Lp(3), "budget": 2}]
 
 
 @pytest.mark.parametrize("options", OPTIONS)
@@ -240,7 +352,7 @@ def test_saved_and_copied_in_any_round(dim: int, options: dict[str, Any]) -> Non
 def test_no_round_left_changes_nothing() -> None:
     space = tc.Simplex(3)
     outcomes = iid(space, 17, np.random.default_rng(0))
-    f = tc.Guarded(space, safe=tc.TreeCal(space, arity=2, depth=4))
+    f = tc.Guarded(space, safe=tc.TreeCal(space, arity=2, depth=4), budget=0)
     play(f, outcomes[:16])
     before = dumps(f)
     with pytest.raises(HorizonError):
@@ -249,7 +361,7 @@ def test_no_round_left_changes_nothing() -> None:
 
 
 def test_a_round_that_fails_midway_is_not_learned() -> None:
-    """Whoever raises: eager, safe or the copy of safe."""
+    """Whoever raises: eager or safe."""
     space = tc.Simplex(3)
 
     class Trap(tc.TreeCal):
@@ -262,7 +374,7 @@ def test_a_round_that_fails_midway_is_not_learned() -> None:
 
     outcomes = iid(space, 60, np.random.default_rng(0))
     for parts in ({"eager": Trap(space)}, {"safe": Trap(space)}, {"eager": Trap(space), "safe": Trap(space)}):
-        f, plain = tc.Guarded(space, **parts), tc.Guarded(space, **parts)  # type: ignore[arg-type]
+        f, plain = tc.Guarded(space, error=0.2, **parts), tc.Guarded(space, error=0.2, **parts)  # type: ignore[arg-type]
         for t, y in enumerate(outcomes):
             Trap.armed = t % 3 == 0
             try:
@@ -297,7 +409,7 @@ def test_reading_a_part_of_an_earlier_round_changes_nothing() -> None:
     for _ in range(150):
         held.append(f.eager)
         f.update(adversary.outcome(f.predict()))
-    assert 20 < f.report().eager_rounds < 130
+    assert 10 < f.report().eager_rounds < 130
     before = dumps(f)
     for part in held:
         part.get_state()
@@ -316,16 +428,16 @@ def test_a_part_may_look_at_its_guard() -> None:
 def test_repr_says_what_it_is() -> None:
     space = tc.Simplex(3)
     assert repr(tc.Guarded(space)) == "Guarded(Simplex(3))"
-    shown = repr(tc.Guarded(space, safe=tc.TreeCal(space, arity=2), budget=0.1))
+    shown = repr(tc.Guarded(space, safe=tc.TreeCal(space, arity=2), budget=0.2))
     assert "arity=2" in shown
-    assert "budget=0.1" in shown
+    assert "budget=0.2" in shown
 
 
 def test_a_guard_within_a_guard_is_saved_in_any_round() -> None:
     """Its forecasts are points and paths of two trees by turns: all of them count, whichever comes next."""
     space = tc.Simplex(3)
     inner = tc.Guarded(space, safe=tc.TreeCal(space, arity=2), error=0.3)
-    f = tc.Guarded(space, eager=inner, safe=tc.TreeCal(space, arity=3), budget=2.0)
+    f = tc.Guarded(space, eager=inner, safe=tc.TreeCal(space, arity=3), error=0.6)
     kinds = set()
     for y in np.eye(3)[np.random.default_rng(0).integers(3, size=80)]:
         again = loads(dumps(f))

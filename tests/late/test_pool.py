@@ -17,7 +17,7 @@ CERTIFIED: dict[str, Callable[[], Any]] = {
     "grid": lambda: tc.BinaryGrid(TWO),
     "tree": lambda: tc.TreeCal(TWO, arity=2),
     "guarded": lambda: tc.Guarded(TWO),
-    "guarded, tree": lambda: tc.Guarded(TWO, safe=tc.TreeCal(TWO, arity=3), measured=False),
+    "guarded, tree": lambda: tc.Guarded(TWO, safe=tc.TreeCal(TWO, arity=3)),
     "guarded scaling": lambda: tc.GuardedCorrector(TWO, corrector=tc.PlattScaling(TWO)),
 }
 

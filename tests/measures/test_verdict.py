@@ -11,10 +11,10 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 from scipy.stats import binom
 
-from tests.measures.worlds import literal_square, world
+from tests.measures.worlds import draw_classes, literal_square, world
 from treecal._typing import Array, Integers
 from treecal.correctors import method_of
-from treecal.measures import Bins, Verdict, bin_of, debiased_ece, ece
+from treecal.measures import Bins, Verdict, bin_of, bin_rows, debiased_ece, ece
 from treecal.measures._reliability import chance_of, interval_of, mean_gap, together
 
 
@@ -259,6 +259,41 @@ def test_intervals_from_bins_cover(d: int, sharp: float) -> None:
         held += [view.error.low <= t <= view.error.high for view, t in zip(views, true, strict=True)]
     print(f"| from ten bins, {d} classes, to the power of {sharp} | {held[0] / 10:.1f} | {held[1] / 10:.1f} |")
     assert ((held >= 870) & (held <= 945)).all(), held
+
+
+def held_of_many(classes: int, rows: int, own: float, logs: int) -> float:
+    """Return the share of logs whose class-wise interval holds the truth: too sure, or each class shifted."""
+    shift = np.random.default_rng(5).normal(size=classes) * own
+
+    def draw(n: int, rng: np.random.Generator) -> tuple[Array, Array]:
+        z = 2 * rng.normal(size=(n, classes))
+        truth, said = (np.exp(each - each.max(axis=1, keepdims=True)) for each in (z, z + shift if own else 2 * z))
+        return said / said.sum(axis=1, keepdims=True), truth / truth.sum(axis=1, keepdims=True)
+
+    P, q = draw(20_000, np.random.default_rng(0))
+    _, each = bin_rows(P, q, np.ones(len(P)))
+    true = math.sqrt(np.mean([np.nansum(b.weight * (b.outcome - b.forecast) ** 2) / b.weight.sum() for b in each]))
+    held = 0
+    for seed in range(logs):
+        rng = np.random.default_rng(1000 + seed)
+        P, q = draw(rows, rng)
+        found = interval_of(bin_rows(P, np.eye(classes)[draw_classes(q, rng)], np.ones(rows))[1])
+        held += found.low <= true <= found.high
+    return held / logs
+
+
+def test_intervals_of_a_hundred_classes_hold_about() -> None:
+    """Where most bins of high probabilities have a single row: those of the classes are joined."""
+    assert held_of_many(100, 200, 0.0, 20) >= 0.75
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize(("classes", "rows"), [(20, 300), (50, 1000), (100, 200), (100, 1000), (100, 5000)])
+def test_intervals_of_many_classes_cover(classes: int, rows: int) -> None:
+    held = [held_of_many(classes, rows, own, 300) for own in (0.0, 1.0)]
+    print(f"| {classes} classes, {rows:,} rows | {100 * held[0]:.0f} | {100 * held[1]:.0f} |")
+    assert held[0] >= 0.86
+    assert held[1] >= (0.7 if rows == 200 else 0.83)  # two rows a class say little of what is off in each
 
 
 @pytest.mark.heavy

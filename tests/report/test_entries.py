@@ -122,7 +122,7 @@ def test_bounds_are_the_certificates_and_hold() -> None:
     bins = int(grid.forecaster.split("=")[1].strip(")"))
     assert last(tc.BinaryGrid(bins=bins)) == grid.bound
     assert grid.bound is not None
-    assert last(tc.Guarded(TWO, safe=tc.BinaryGrid(bins=bins), budget=0.2)) == pytest.approx(1.2 * grid.bound)
+    assert last(tc.Guarded(TWO, safe=tc.BinaryGrid(bins=bins), error=0.2)) == pytest.approx(0.2 + grid.bound)
     # What no certificate covers has none.
     assert last(tc.AdaptiveTreeCal(TWO)) is None
     assert last(tc.Guarded(TWO), "l2") is None  # guarded in ℓ1

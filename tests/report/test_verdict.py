@@ -149,7 +149,7 @@ def test_the_words_say_what_the_guard_did() -> None:
     did, text = entry.guard, " ".join(found.sentences)
     assert did is not None
     assert f"the eager part forecast {did.eager_rounds:,} rounds" in text
-    assert f"the safe part {did.safe_rounds:,}, which add at most {did.safe_error / 2000:.3f}" in text
+    assert f"the safe part {did.safe_rounds:,}, which add at most {did.safe_bound / 2000:.3f}" in text
 
 
 def test_off_the_simplex_there_is_no_talk_of_probability_or_chance() -> None:

@@ -40,6 +40,7 @@ def test_equals_the_audit_digit_for_digit(classes: int, bins: int, kind: Any) ->
         metric.update(x[start : {0: 7, 7: 150, 150: 300}[start]], y[start : {0: 7, 7: 150, 150: 300}[start]])
     audited = tc.audit(metric.probabilities(x), y, classes=range(classes), bins=bins, exact=False).whole
     assert metric.compute().to_dict() == audited.to_dict()
+    assert float(metric.compute()) == audited.classwise_ece
 
 
 def test_parts_merge_in_any_order() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -40,3 +43,14 @@ def test_invalid_rows_are_left_out() -> None:
     monitor.update(logits, torch.tensor([0, 1, 2, -1, 1]))
     assert monitor.invalid == 3
     assert monitor.monitor.rounds == 2
+
+
+def test_the_compiler_of_torch_is_not_imported_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def disable(method: Any) -> None:
+        raise AssertionError("torch._dynamo takes seconds to import")
+
+    monkeypatch.delitem(sys.modules, "torch._dynamo", raising=False)
+    monkeypatch.setattr(torch.compiler, "disable", disable)
+    monitor = Monitor(2)
+    monitor.update(torch.zeros(5, 2), torch.tensor([0, 1, 0, 1, 1]))
+    assert monitor.monitor.rounds == 5

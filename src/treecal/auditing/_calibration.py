@@ -99,6 +99,10 @@ class Calibration:
         """The mean over classes of their expected calibration errors."""
         return classwise_ece(list(self.classes.values()))
 
+    def __float__(self) -> float:
+        """Return the class-wise ECE: one number, for loggers."""
+        return self.classwise_ece
+
     @cached_property
     def verdict(self) -> Verdict:
         """Is it chance, how much is it, and what to do: see `treecal.measures.Verdict`."""

@@ -39,7 +39,7 @@ class Guard:
         ...     f.update([1, 0])
         >>> guard = Guard.of(f)
         >>> guard.did.rounds, round(guard.bound, 2), Guard.of(tc.TreeCal(tc.Simplex(2)))
-        (100, 1.87, None)
+        (100, 1.23, None)
         """
         if not isinstance(source, Guarded | GuardedCorrector) or not source.rounds:
             return None
@@ -57,7 +57,7 @@ class Guard:
         return {
             "norm": repr(self.norm),
             "eager": {"rounds": did.eager_rounds, "error": did.eager_error / rounds},
-            "safe": {"rounds": did.safe_rounds, "error": did.safe_error / rounds},
+            "safe": {"rounds": did.safe_rounds, "bound": did.safe_bound / rounds},
             "budget": did.budget / rounds,
             "left": did.left / rounds,
             "bound": self.bound,
@@ -66,9 +66,8 @@ class Guard:
     def __str__(self) -> str:
         found = self.document()
         bound = "no error is guaranteed"
-        eager, safe = (
-            f"{part['rounds']:,} rounds (error {part['error']:.4f})" for part in (found["eager"], found["safe"])
-        )
+        eager = f"{found['eager']['rounds']:,} rounds (error {found['eager']['error']:.4f})"
+        safe = f"{found['safe']['rounds']:,} rounds (error at most {found['safe']['bound']:.4f})"
         if self.bound is not None and self.bound >= self.worst:
             bound = f"after {self.did.rounds:,} rounds the guarantee is still vacuous"
         elif self.bound is not None:

@@ -165,7 +165,7 @@ def _settings(kind: type[Forecaster]) -> dict[str, Any]:
     Examples
     --------
     >>> _settings(REGISTRY["binary-grid"]), list(_settings(REGISTRY["guarded"]))
-    ({'bins': <class 'int'>}, ['budget', 'norm', 'error', 'measured'])
+    ({'bins': <class 'int'>}, ['budget', 'norm', 'error'])
     """
     hints = get_type_hints(kind.__init__)
     found = {}
@@ -270,7 +270,7 @@ def described(forecaster: Forecaster | Corrector | Monitor) -> str:
     Examples
     --------
     >>> described(REGISTRY["guarded"](Simplex(2)))  # doctest: +ELLIPSIS
-    'Guarded(space=Simplex(2), eager=Codebook(Tracker(space)), safe=BinaryGrid(space), budget=0.5, norm=l1, ...)'
+    'Guarded(space=Simplex(2), eager=Codebook(Tracker(space)), safe=BinaryGrid(space, bins=16), ...)'
     """
     arguments = {name: repr(value) for name, value in forecaster.arguments().items() if name not in ("rng", "start")}
     space = arguments.pop("space", repr(forecaster.space))

@@ -18,11 +18,9 @@ from treecal._typing import Array
 from treecal._validate import sample_weight
 from treecal.columns import Streams
 from treecal.correctors._batch import Batch, Group, one_each, read_weights
-from treecal.correctors._books import Books, Page
-from treecal.correctors._kept import Kept
+from treecal.correctors._kept import Kept, Opened, checked_opened
 from treecal.correctors._names import plain_name, plain_names
-from treecal.correctors._opened import Opened, checked_opened
-from treecal.correctors._scores import Round
+from treecal.correctors._scores import Round, Tallies
 from treecal.exceptions import (
     ForecastError,
     OutcomeError,
@@ -117,8 +115,8 @@ class Corrector(Kept):
             raise ParameterError.expected("scores", scores, "'binned', 'exact' or None")
         self.scores = scores
         self.tolerance = checked_tolerance(tolerance)
-        self._books = None if scores is None else Books(space, exact=scores == "exact")
-        self._page = Page()
+        self._tallies = None if scores is None else Tallies(space, exact=scores == "exact")
+        self._sums = None if self._tallies is None else self._tallies.new()
         self._rounds = 0
         self._from_logs = 0  # of these, from logs
         self._open: dict[int, Opened] = {}  # by thread
@@ -406,16 +404,16 @@ class Corrector(Kept):
 
     def _learn_rows(self, batch: Batch) -> Array:
         """Learn rounds in order, at once if the class knows how and what is scored are points."""
-        exact = self._books is not None and self._books.ledgers is not None
+        exact = self._tallies is not None and bool(self._tallies.ledgers)
         said = batch.points()
         rounds = self._rounds
         at_once = not exact and (batch.announced is None or (said is not None and not self.ordered))
         if at_once and (found := self._played(batch)) is not None:
             means, changes = found if said is None else (said, found[1])
-            if self._books is not None:
-                self._settle()
+            self._settle()
+            if self._tallies is not None and self._sums is not None:
                 scored = means[batch.all_weights() > 0]
-                changes["_page"] = self._books.after_rows(self._page, batch.counted(), scored)
+                changes["_sums"] = self._tallies.after_rows(self._sums, batch.counted(), scored)
             self._check_alone(rounds)
             vars(self).update(changes, _rounds=rounds + len(batch))
             self._finish()
@@ -441,9 +439,9 @@ class Corrector(Kept):
             changes = self._passed()
         else:
             changes = self._changed(opened.forecast, outcome, opened.group, weight)
-            if self._books is not None:
+            if self._tallies is not None and self._sums is not None:
                 learned = Round(self._scored(opened.forecast), opened.announced, np.array(outcome), weight)
-                changes["_page"] = self._books.after(self._page, learned)
+                changes["_sums"] = self._tallies.after(self._sums, learned)
         self._check_alone(rounds)
         vars(self).update(changes, _rounds=rounds + 1, **also)
         self._finish()
@@ -492,8 +490,8 @@ class Corrector(Kept):
     def _unscored(self) -> Self:
         """Return a copy that keeps no scores: as a part of another corrector, which does."""
         twin = deepcopy(self)
-        twin._books = None
-        twin._page = Page()
+        twin._tallies = None
+        twin._sums = None
         twin._open = {}
         return twin
 

@@ -11,10 +11,11 @@ from treecal._states import Resume, check_names
 from treecal._typing import Array
 from treecal.correctors._base import Corrector, Scored, checked_part
 from treecal.correctors._batch import Batch
-from treecal.correctors._vector import VectorScaling
+from treecal.correctors._scaling_kinds import VectorScaling
 from treecal.exceptions import ParameterError, SnapshotError, UnsupportedError
 from treecal.forecast import Forecast
 from treecal.forecasters import (
+    BUDGET,
     CAPACITY,
     SIZES,
     Book,
@@ -38,8 +39,7 @@ class GuardedCorrector(Corrector):
     The model's forecast of the round, or what a corrector makes of it, is moved to a point announced before, as by
     `Codebook`; the rest is as in `Guarded`: these forecasts are announced only if their calibration error so far,
     plus the set's diameter, is within the budget. So any model keeps its skill where it deserves trust, and the
-    total calibration error is at most `(1 + budget)` times the bound of `safe` on every sequence, whatever the model
-    forecasts.
+    total calibration error is at most that of `Guarded` on every sequence, whatever the model forecasts.
 
     `fit` teaches the corrector and the points of the codebook. Nobody was given a forecast for the rows of a log, so
     the guard does not count them: its budget is new, and the guarantee is one of the rounds after `fit`.
@@ -52,9 +52,6 @@ class GuardedCorrector(Corrector):
         A new corrector to apply to the model's forecasts first; by default none.
     safe, budget, norm, error
         As for `Guarded`.
-    measured
-        Whether the budget follows the error safe would have on this sequence, or (False) safe's bound: the guarantee is
-        the same, and a good model is hardly ever interrupted.
     scores, tolerance
         As for every `Corrector`.
 
@@ -75,13 +72,13 @@ class GuardedCorrector(Corrector):
     ...     model.record(b, y)
     ...     guarded.record(x, y)
     >>> round(model.error("l1"), 2), round(guarded.error("l1"), 2)
-    (1.03, 0.13)
+    (1.03, 0.03)
     >>> f.guard().safe_rounds  # of the last thousand
-    890
+    980
     """
 
     name = "guarded"
-    _fields = ("space", "corrector", "safe", "budget", "norm", "error", "measured", "scores", "tolerance")
+    _fields = ("space", "corrector", "safe", "budget", "norm", "error", "scores", "tolerance")
 
     def __init__(
         self,
@@ -89,10 +86,9 @@ class GuardedCorrector(Corrector):
         *,
         corrector: Corrector | None = None,
         safe: Forecaster | None = None,
-        budget: float = 0.5,
+        budget: float = BUDGET,
         norm: Norm | str | None = None,
         error: float | None = None,
-        measured: bool = False,
         scores: Scored | None = "binned",
         tolerance: float = 1e-6,
     ) -> None:
@@ -102,11 +98,10 @@ class GuardedCorrector(Corrector):
             if part.rounds or part.space != space:
                 raise ParameterError.expected("corrector", corrector, new)
         self.norm = space.default_norm if norm is None else as_norm(norm)
-        safe = default_safe(space) if safe is None else safe
-        guard = Guard(space, safe, budget=budget, norm=self.norm, error=error, measured=measured)
+        safe = default_safe(space, self.norm) if safe is None else safe
+        guard = Guard(space, safe, budget=budget, norm=self.norm, error=error)
         self.budget = guard.budget
         self.error = guard.error
-        self.measured = measured
         inner = None if corrector is None else corrector._unscored()  # the scores are kept here
         book = Book(space, SIZES, CAPACITY)
         self._now: _Now = inner, guard, Shelf(book, book.empty())

@@ -6,15 +6,51 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from copy import deepcopy
 from threading import get_ident
-from typing import Any
+from typing import Any, NamedTuple
 
-from treecal._states import Configured, Locked, Resume, check_count, check_like, check_names
-from treecal.correctors._books import Books, Page
-from treecal.correctors._opened import Opened
-from treecal.correctors._report import Correction
-from treecal.exceptions import ParameterError
+import numpy as np
+
+from treecal._states import Configured, Locked, Resume, check_array, check_count, check_like, check_names
+from treecal._typing import Array
+from treecal.correctors._batch import Group
+from treecal.correctors._names import saved_names
+from treecal.correctors._scores import Correction, Sums, Tallies
+from treecal.exceptions import ParameterError, SnapshotError
+from treecal.forecast import Forecast
 from treecal.geometry import ConvexSet
 from treecal.ledger import Ledger
+
+
+class Opened(NamedTuple):
+    """A round that awaits its outcome."""
+
+    rounds: int
+    """Those learned before it."""
+    forecast: Array
+    group: Group
+    announced: Forecast
+
+    def state(self) -> dict[str, Any]:
+        """Return arrays and JSON values."""
+        x = self.announced
+        nodes = np.empty((0, 2), np.int64) if x.nodes is None else x.nodes
+        return self._asdict() | {"announced": {"points": x.points, "weights": x.weights, "nodes": nodes}}
+
+
+def checked_opened(state: Any, rounds: int, space: ConvexSet) -> Opened:
+    """Return the open round of a state, or raise unless so many rounds and the set allow it.
+
+    The forecast is as it was given: whoever knows what a forecast is reads it.
+    """
+    check_names("the open round", state, Opened._fields)
+    check_count("the open round's number", state["rounds"], most=rounds)
+    check_names("what was announced", state["announced"], ("points", "weights", "nodes"))
+    points, weights, nodes = (state["announced"][name] for name in ("points", "weights", "nodes"))
+    (group,) = saved_names([state["group"]])
+    for name, array in (("points", points), ("weights", weights), ("nodes", nodes)):
+        check_array(name, array, np.shape(array), np.int64 if name == "nodes" else np.float64)
+    x = Forecast(points, weights=weights, nodes=nodes if len(nodes) else None, space=space)
+    return Opened(int(state["rounds"]), state["forecast"], group, x)
 
 
 class Kept(Locked, Configured, ABC):
@@ -23,8 +59,8 @@ class Kept(Locked, Configured, ABC):
     space: ConvexSet
     scores: str | None
     _state: Any
-    _books: Books | None
-    _page: Page
+    _tallies: Tallies | None
+    _sums: Sums | None
     _rounds: int
     _from_logs: int
     _open: dict[int, Opened]
@@ -40,13 +76,13 @@ class Kept(Locked, Configured, ABC):
     @property
     def ledgers(self) -> dict[str, Ledger]:
         """Three ledgers: "before" for the model's forecasts, "after" for those announced, "mean" for their means."""
-        if self._books is None or self._books.ledgers is None:
+        if self._tallies is None or not self._tallies.ledgers:
             raise ParameterError(
                 f"scores is {self.scores!r}, so there are no ledgers.", hint="make the corrector with scores='exact'."
             )
         with self._lock:
             self._finish()
-            return self._books.ledgers
+            return self._tallies.ledgers
 
     def _own_state(self) -> dict[str, Any]:
         """Return everything that `_learn` changes: arrays, JSON values, or dictionaries of them. The caller copies."""
@@ -68,30 +104,30 @@ class Kept(Locked, Configured, ABC):
 
     def _finish(self) -> None:
         """Do what remains to be done for rounds that were learned: write them. If interrupted, the next call does."""
-        if self._books is not None and (self._page.sums.due is not None or self._page.unrecorded):
-            self._turn(self._books.written)
+        if self._tallies is not None and self._sums is not None and self._sums.unrecorded:
+            self._replaced(self._tallies.recorded)
 
     def _settle(self) -> None:
         """Add the rounds that wait to the scores; each step can be interrupted, and none is done twice."""
         self._finish()
-        if self._books is not None:
-            self._turn(self._books.settled)
-            self._finish()
+        if self._tallies is not None:
+            self._replaced(self._tallies.added)
 
-    def _turn(self, write: Callable[[Page], Page]) -> None:
-        """Write the books; unless a signal handler learned a round meanwhile, and wrote them."""
-        page = self._page
-        written = write(page)
-        if self._page is page:
-            self._page = written
+    def _replaced(self, act: Callable[[Sums], Sums]) -> None:
+        """Replace the sums; unless a signal handler learned a round meanwhile, and replaced them."""
+        before = self._sums
+        assert before is not None
+        after = act(before)
+        if self._sums is before:
+            self._sums = after
 
     def report(self) -> Correction:
         """Return Brier and log scores before and after, and the two parts of the Brier score."""
         with self._lock:
-            if self._books is None:
-                raise ParameterError("no scores are kept.", hint="make the corrector with scores='binned'.")
             self._settle()
-            return self._books.report(self._page)
+            if self._tallies is None or self._sums is None:
+                raise ParameterError("no scores are kept.", hint="make the corrector with scores='binned'.")
+            return self._tallies.report(self._sums)
 
     def get_state(self) -> dict[str, Any]:
         """Return a copy of the state: arrays, JSON values, dictionaries of them; and any open round's forecast."""
@@ -103,8 +139,15 @@ class Kept(Locked, Configured, ABC):
 
     def _past(self) -> dict[str, Any]:
         self._settle()
-        state = {"rounds": self._rounds, "fitted": self._from_logs, "own": self._own_state()}
-        return state | ({"scores": {}, "ledgers": {}} if self._books is None else self._books.state(self._page))
+        scores = {} if self._tallies is None or self._sums is None else self._tallies.state(self._sums)
+        ledgers = {} if self._tallies is None else self._tallies.ledgers
+        return {
+            "rounds": self._rounds,
+            "fitted": self._from_logs,
+            "own": self._own_state(),
+            "scores": scores,
+            "ledgers": {role: ledger.get_state() for role, ledger in ledgers.items()},
+        }
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Resume from a state that `get_state` returned. Any other raises a `TreeCalError` and changes nothing."""
@@ -120,13 +163,16 @@ class Kept(Locked, Configured, ABC):
         rounds = state["rounds"]
         check_count("rounds", rounds)
         check_count("the rounds of logs", state["fitted"], most=rounds)
-        page = Page()
-        parts = list[Resume]()
-        if self._books is None:
-            for name in ("scores", "ledgers"):
-                check_names(name, state[name], ())
+        ledgers = {} if self._tallies is None else self._tallies.ledgers
+        check_names("ledgers", state["ledgers"], ledgers)
+        sums = None
+        if self._tallies is None:
+            check_names("scores", state["scores"], ())
         else:
-            page, parts = self._books.prepared(state, rounds - state["fitted"])
+            sums = self._tallies.checked(state["scores"], rounds - state["fitted"])
+            if any(state["ledgers"][role]["rounds"] != sums.rounds for role in ledgers):
+                raise SnapshotError(f"the ledgers are not those of {sums.rounds} rounds.")
+        parts = [ledger._prepared(state["ledgers"][role]) for role, ledger in ledgers.items()]
         parts.append(self._own_prepared(state["own"], rounds))
         opened = None
         if waits:
@@ -137,7 +183,7 @@ class Kept(Locked, Configured, ABC):
                 part()
             self._rounds = int(rounds)
             self._from_logs = int(state["fitted"])
-            self._page = page
+            self._sums = sums
             self._open = {} if opened is None else {get_ident(): opened}
 
         return resume

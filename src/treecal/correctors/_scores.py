@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,10 +12,83 @@ from treecal._evidence import FLOOR as FLOOR
 from treecal._states import MOST_ROUNDS, check_array, check_count, check_like, check_number
 from treecal._typing import Array, Integers
 from treecal.correctors._batch import Batch
-from treecal.correctors._report import ROLES, Scores
-from treecal.exceptions import UnsupportedError
-from treecal.forecast import Forecast
+from treecal.exceptions import ParameterError, UnsupportedError
+from treecal.forecast import Forecast, uniform
 from treecal.geometry import LARGEST, ConvexSet, Simplex
+from treecal.ledger import Ledger
+
+ROLES = ("before", "after", "mean")
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Scores of one sequence of forecasts, per round; lower is better in all four.
+
+    Attributes
+    ----------
+    brier
+        `Σ_p x(p)·‖y − p‖₂²`: for a distribution, the expected score of a draw from it.
+    calibration
+        Of each class by itself, in bins of a tenth: the squared distance of the mean forecast of a bin from its mean
+        outcome, summed over the classes. It is what renaming the forecasts of each class could have saved.
+    refinement
+        The rest of the Brier score: how much outcomes vary within a bin (Murphy's decomposition, class by class).
+    log
+        `Σ_p x(p)·Σ_i −y_i ln p_i`, with probabilities below 1e-9 read as 1e-9; None off the simplex.
+    """
+
+    brier: float
+    calibration: float
+    refinement: float
+    log: float | None
+
+
+@dataclass(frozen=True)
+class Correction:
+    """Before and after, side by side. Printed, it is a table.
+
+    Attributes
+    ----------
+    rounds
+        Rounds scored.
+    before
+        Scores of the model's forecasts.
+    after
+        Scores of the distributions announced.
+    mean
+        Scores of the means of these distributions, each read as one point: sharper, and not what is calibrated.
+    groups
+        Number of groups met, where there are groups.
+    group_refinement
+        The Brier score of the best constant forecast for each group, chosen with hindsight.
+    shift_refinement
+        The Brier score of the model's forecasts, each group's moved by the best constant, chosen with hindsight.
+    """
+
+    rounds: int
+    before: Scores
+    after: Scores
+    mean: Scores
+    groups: int | None = None
+    group_refinement: float | None = None
+    shift_refinement: float | None = None
+
+    def __str__(self) -> str:
+        classes = self.before.log is not None
+        what, score, last = ("class", "Brier", "   log score") if classes else ("coordinate", "square", "")
+        lines = [
+            f"{self.rounds:,} round{'s' * (self.rounds != 1)}, each {what} in bins of a tenth",
+            f"{'':8}{score:>8} = calibration + refinement{last}",
+        ]
+        for role in ROLES:
+            s: Scores = getattr(self, role)
+            log = "" if s.log is None else f"{s.log:.4f}"
+            lines.append(f"{role:8}{s.brier:8.4f}{s.calibration:14.4f}{s.refinement:13.4f}{log:>12}".rstrip())
+        if self.group_refinement is not None:
+            best = f"constants {self.group_refinement:.4f}, shifts {self.shift_refinement:.4f}"
+            lines.append(f"{score.capitalize()} scores of the best in {self.groups} groups: {best}")
+        return "\n".join(lines)
+
 
 BINS = 10
 """Cells of a coordinate, between the least and the greatest value it can have; their centres are 11 equal steps."""
@@ -32,33 +106,60 @@ class Round(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Sums that are replaced, never changed; rounds that wait to be added; and cells that may not be written yet."""
+    """Sums, and rounds that wait: replaced by one assignment with the round that they count, and never changed."""
 
-    rounds: int = 0
-    weight: float = 0.0
-    totals: tuple[tuple[float, float], ...] = ((0.0, 0.0),) * len(ROLES)
+    rounds: int
+    weight: float
+    totals: Array
+    """The Brier and log scores of each role, added up."""
+    cells: Array
+    """Weight, forecasts and outcomes by role, coordinate and bin, a row for each."""
     waiting: tuple[Round, ...] = ()
-    due: tuple[Integers, Array] | None = None
+    unrecorded: tuple[tuple[int, Round], ...] = ()
+    """Rounds, by number, that may not be in the ledgers yet."""
 
 
 class Tallies:
-    """Sums of the model's forecasts, of those announced, and of their means.
+    """How the model's forecasts, those announced, and their means are scored: in sums, and on demand in ledgers.
 
     The Brier score is a sum over coordinates, `‖y − p‖² = Σ_k (y_k − p_k)²`, so each coordinate is binned by itself and
-    memory is `O(dim)`. `cells` holds weight, forecasts and outcomes by role, coordinate and bin. Rounds are added some
-    at once, each cell's in their order, so that it makes no difference when they are added.
+    memory is `O(dim)`. Rounds are added some at once, each cell's in their order, so that it makes no difference when
+    they are added.
+
+    Parameters
+    ----------
+    space
+        The set of the forecasts.
+    exact
+        Whether there are ledgers.
     """
 
-    def __init__(self, space: ConvexSet) -> None:
+    def __init__(self, space: ConvexSet, *, exact: bool = False) -> None:
         self.space = space
+        self.ledgers = {role: Ledger(space) for role in ROLES} if exact else {}
         self._low, self._width = binning(space)
         self._offsets = np.arange(space.dim) * (BINS + 1)
-        self.cells = np.zeros((len(ROLES) * space.dim * (BINS + 1), 3))
+
+    def new(self) -> Sums:
+        """Return the sums of no rounds."""
+        return Sums(0, 0.0, np.zeros((len(ROLES), 2)), np.zeros((len(ROLES) * self.space.dim * (BINS + 1), 3)))
 
     def after(self, sums: Sums, learned: Round) -> Sums:
         """Return the sums after one more round; change nothing."""
-        sums = sums._replace(rounds=sums.rounds + 1, waiting=(*sums.waiting, learned))
+        number = sums.rounds + 1
+        unrecorded = (*sums.unrecorded, (number, learned)) if self.ledgers else ()
+        sums = sums._replace(rounds=number, waiting=(*sums.waiting, learned), unrecorded=unrecorded)
         return self.added(sums) if len(sums.waiting) >= BATCH else sums
+
+    def recorded(self, sums: Sums) -> Sums:
+        """Write rounds to the ledgers, and return the sums with none due. To do it twice is as good as once."""
+        for number, (b, x, y, weight) in sums.unrecorded:
+            for role, each in zip(ROLES, (self._point(b), x, self._point(x.mean)), strict=True):
+                self.ledgers[role]._record_as(number, each, y, weight)
+        return sums._replace(unrecorded=())
+
+    def _point(self, point: Array) -> Forecast:
+        return Forecast.trusted(point[None], uniform(1), None, self.space)
 
     def added(self, sums: Sums) -> Sums:
         """Return the sums with the rounds that wait added; change nothing."""
@@ -78,7 +179,7 @@ class Tallies:
         return self._plus(sums, weights, np.array(roles), np.concatenate(points), np.concatenate(shares), y)
 
     def after_rows(self, sums: Sums, batch: Batch, announced: Array) -> Sums:
-        """Return written sums, for which no round waits, after many in which points were announced; change nothing."""
+        """Return sums, for which no round waits, after many in which points were announced; change nothing."""
         if not len(batch):
             return sums
         points = np.concatenate([batch.forecasts, announced, announced])
@@ -96,35 +197,28 @@ class Tallies:
         costs[:, 0] = np.add.accumulate((y - points) ** 2, axis=1)[:, -1]
         if isinstance(self.space, Simplex):
             log_losses.now(points, y, FLOOR, costs[:, 1])
-        totals = np.array(sums.totals)
+        totals = sums.totals.copy()
         np.add.at(totals, roles, costs * shares[:, None])
         weight = float(np.add.accumulate(np.append(sums.weight, weights))[-1])
-        found = [(float(brier), float(log)) for brier, log in totals]
-        return Sums(sums.rounds, weight, tuple(found), (), self._due(roles, points, shares, y))
-
-    def _due(self, roles: Integers, points: Array, shares: Array, outcomes: Array) -> tuple[Integers, Array]:
-        """Return the cells that change, and their new values."""
         bins = np.clip(np.rint((points - self._low) / self._width), 0, BINS).astype(np.intp)
-        where, place = np.unique(
-            roles[:, None] * len(self._offsets) * (BINS + 1) + self._offsets + bins, return_inverse=True
-        )
-        values = self.cells[where].ravel()
-        amounts = np.stack(np.broadcast_arrays(1.0, points, outcomes), axis=-1) * shares[:, None, None]
-        np.add.at(values, (3 * place.reshape(points.shape)[..., None] + np.arange(3)).ravel(), amounts.ravel())
-        return where, values.reshape(-1, 3)
+        place = roles[:, None] * len(self._offsets) * (BINS + 1) + self._offsets + bins
+        amounts = np.stack(np.broadcast_arrays(1.0, points, y), axis=-1) * shares[:, None, None]
+        cells = sums.cells.copy()
+        np.add.at(cells.reshape(-1), (3 * place[..., None] + np.arange(3)).ravel(), amounts.ravel())
+        return Sums(sums.rounds, weight, totals, cells, (), sums.unrecorded)
 
-    def write(self, sums: Sums) -> Sums:
-        """Write the cells that are due: again, if that was interrupted."""
-        if sums.due is not None:
-            where, values = sums.due
-            self.cells[where] = values
-        return sums._replace(due=None)
+    def report(self, sums: Sums) -> Correction:
+        """Return the scores of sums for which no round waits."""
+        if not sums.rounds:
+            raise ParameterError("no round is scored, so there are no scores.")
+        before, after, mean = self._scores(sums)
+        return Correction(sums.rounds, before, after, mean)
 
-    def scores(self, sums: Sums) -> list[Scores]:
+    def _scores(self, sums: Sums) -> list[Scores]:
         """Return the scores of each role, per unit of weight."""
         found = []
-        cells = self.cells.reshape(len(ROLES), -1, 3)
-        for role, (brier, log) in enumerate(sums.totals):
+        cells = sums.cells.reshape(len(ROLES), -1, 3)
+        for role, (brier, log) in enumerate(sums.totals.tolist()):
             brier = brier / sums.weight
             log = log / sums.weight
             calibration = float(squared_gaps(cells[role])) / sums.weight
@@ -135,24 +229,18 @@ class Tallies:
         return found
 
     def state(self, sums: Sums) -> dict[str, Any]:
-        """Return the state of written sums."""
-        return {
-            "rounds": sums.rounds,
-            "weight": sums.weight,
-            "totals": np.array(sums.totals),
-            "cells": self.cells.copy(),
-        }
+        """Return the state of sums for which no round waits."""
+        return {"rounds": sums.rounds, "weight": sums.weight, "totals": sums.totals, "cells": sums.cells}
 
-    def checked(self, state: dict[str, Any], rounds: int) -> tuple[Sums, Array]:
-        """Return the sums and cells of a state, or raise unless so many rounds can have given them."""
-        check_like(self.state(Sums()), state, "the scores")
+    def checked(self, state: dict[str, Any], rounds: int) -> Sums:
+        """Return the sums of a state, or raise unless they are those of so many rounds."""
+        new = self.new()
+        check_like(self.state(new), state, "the scores")
         check_count("the scores' rounds", state["rounds"], most=rounds)
         check_number("the scores' weight", state["weight"], least=0.0, most=LARGEST * MOST_ROUNDS)
-        check_array("the scores' totals", state["totals"], (len(ROLES), 2))
-        check_array("the scores' cells", state["cells"], self.cells.shape)
-        weight = state["weight"]
-        totals = tuple((float(b), float(log)) for b, log in state["totals"])
-        return Sums(int(state["rounds"]), float(weight), totals), state["cells"].copy()
+        check_array("the scores' totals", state["totals"], new.totals.shape)
+        check_array("the scores' cells", state["cells"], new.cells.shape)
+        return Sums(int(state["rounds"]), float(state["weight"]), state["totals"].copy(), state["cells"].copy())
 
 
 def squared_gaps(cells: Array) -> Array:

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from treecal._typing import Array
 from treecal.correctors._base import Corrector
 from treecal.correctors._batch import Batch, Group
-from treecal.correctors._opened import Opened
-from treecal.correctors._report import Correction
-from treecal.correctors._scores import Sums, Tallies
+from treecal.correctors._kept import Opened
+from treecal.correctors._scores import Correction, Sums, Tallies
 from treecal.forecast import Forecast
 
 
@@ -76,15 +73,13 @@ def learns_at_once(corrector: Corrector) -> bool:
 def merged_report(parts: Sequence[Corrector]) -> Correction:
     """Return the scores of all rounds of correctors of one kind: all are sums."""
     tallies = Tallies(parts[0].space)
-    sums = Sums()
+    sums = tallies.new()
     for part in parts:
         with part._lock:
             part._settle()
-            if part._books is None:
+            if part._sums is None:
                 return part.report()  # which says that none are kept
-            own = part._page.sums
-            totals = np.array(sums.totals) + own.totals
-            sums = Sums(sums.rounds + own.rounds, sums.weight + own.weight, tuple(map(tuple, totals.tolist())))
-            tallies.cells += part._books.tallies.cells
-    before, after, mean = tallies.scores(sums)
-    return Correction(sums.rounds, before, after, mean)
+            own = part._sums
+            rounds = sums.rounds + own.rounds
+            sums = Sums(rounds, sums.weight + own.weight, sums.totals + own.totals, sums.cells + own.cells)
+    return tallies.report(sums)

@@ -14,9 +14,8 @@ from numpy.typing import ArrayLike
 from treecal._states import Configured, Locked, check_names
 from treecal._typing import Array, Integers, Outcomes
 from treecal._validate import whole_number
-from treecal.columns import Forecasts, RowError, Streams
-from treecal.correctors import BankScores, Corrector
-from treecal.engine._kept_streams import KeptStreams
+from treecal.columns import Forecasts, RowError
+from treecal.correctors import BankScores, Corrector, Scorecards
 from treecal.engine._keys import Names, Numbers
 from treecal.engine._object_streams import Thing, streams_of
 from treecal.engine._outcomes import read_outcomes
@@ -84,10 +83,16 @@ class Bank(Locked, Configured):
         scores: bool = False,
         monitor: Monitor | None = None,
     ) -> None:
-        plain = streams_of(TreeCal(thing) if isinstance(thing, ConvexSet) else thing)
-        self._streams = _kept(plain, scores=scores, monitor=monitor)
+        self._streams = streams_of(TreeCal(thing) if isinstance(thing, ConvexSet) else thing)
         self.thing = self._streams.thing
         self.space: ConvexSet = self.thing.space
+        if not isinstance(scores, bool):
+            raise ParameterError.expected("scores", scores, "True or False")
+        self._scores = Scorecards(self.space, corrector=isinstance(self.thing, Corrector)) if scores else None
+        self._evidence = None if monitor is None else WatchedStreams(monitor)
+        if monitor is not None and monitor.space != self.space:
+            raise ParameterError.expected("monitor", monitor, f"one of {self.space!r}")
+        self._torn = False
         self._keys: Numbers | Names = Numbers() if names is None else Names()
         self._lock = RLock()
         if names is not None and streams:
@@ -130,14 +135,21 @@ class Bank(Locked, Configured):
         need = int(rows.max(initial=-1)) + 1
         room = len(self._streams.rounds)
         if need > room:
-            self._streams.reserve(max(need, room * 3 // 2))  # by a factor, so that each costs O(1)
+            for each in (self._streams, *self._kept().values()):
+                each.reserve(max(need, room * 3 // 2))  # by a factor, so that each costs O(1)
+
+    def _kept(self) -> dict[str, Any]:
+        """Return what is kept of the forecasts beside the streams, by the names of their states."""
+        kept = {"scores": self._scores, "evidence": self._evidence}
+        return {name: each for name, each in kept.items() if each is not None}
 
     def drop(self, keys: Any) -> None:
         """Let these streams go; `add` uses their room again. Until then their keys are invalid."""
         with self._lock:
             self._check_whole()
             rows = np.unique(self._keys.find(keys))
-            self._streams.clear(rows)
+            for each in (self._streams, *self._kept().values()):
+                each.clear(rows)
             self._keys.drop(rows)
 
     @overload
@@ -201,12 +213,32 @@ class Bank(Locked, Configured):
                 self._make_room(new)
                 with self._named():
                     self._streams.check(rows)
-                    return self._streams.learn(rows, Y, P)
+                    return self._learned(rows, Y, P)
             except BaseException:
                 rounds = self._streams.rounds
                 if len(new) and not rounds[new[new < len(rounds)]].any():  # nothing was learned
                     self._keys.drop(new)
                 raise
+
+    def _learned(self, rows: Integers, outcomes: Outcomes, forecasts: Array | None) -> Array | None:
+        """Learn; score what was announced, and watch it, if that is asked for."""
+        streams = self._streams
+        if self._scores is None and self._evidence is None:
+            return streams.learn(rows, outcomes, forecasts)
+        self._torn = True
+        try:
+            announced = streams.play(rows, outcomes, forecasts)
+        except (RowError, TreeCalError):  # nothing was learned
+            self._torn = False
+            raise
+        means = announced.mean if isinstance(announced, Forecasts) else announced
+        if self._scores is not None:
+            self._scores.learn(rows, announced, means, outcomes, forecasts)
+        if self._evidence is not None:
+            Y = outcomes if outcomes.ndim == 2 else np.eye(self.space.dim)[outcomes]
+            self._evidence.learn(rows, means, Y)
+        self._torn = False
+        return None if isinstance(announced, Forecasts) else announced
 
     def _found(self, keys: Any, add: bool) -> tuple[Integers, Integers]:
         """Return the rows of keys, and which of them are new."""
@@ -258,7 +290,7 @@ class Bank(Locked, Configured):
             raise type(error.error)(f"stream {self._keys.shown(error.row)}: {error.error}") from None
 
     def _check_whole(self) -> None:
-        if self._streams.torn:
+        if self._torn or self._streams.torn:
             raise TreeCalError(
                 "an update of this bank was interrupted halfway: some streams have learned a round and others not.",
                 hint="load the last snapshot, and update from there.",
@@ -276,13 +308,13 @@ class Bank(Locked, Configured):
         >>> for k in np.random.default_rng(0).choice(2, size=300, p=[0.8, 0.2]):
         ...     bank.update([0, 2], [k, 1 - k])
         >>> bank.scores().after.brier.round(2)
-        array([0.42,  nan, 0.42])
+        array([0.4, nan, 0.4])
         """
         with self._lock:
             rows = self._keys.rows.all()
-            if not isinstance(self._streams, KeptStreams) or self._streams.scores is None:
+            if self._scores is None:
                 raise UnsupportedError("this bank keeps no scores.", hint="make it with scores=True.")
-            return self._streams.scores.scores(rows, self._keys.listed, self._streams.rounds[rows])
+            return self._scores.scores(rows, self._keys.listed, self._streams.rounds[rows])
 
     def evidence(self) -> StreamEvidence:
         """Return the evidence against each stream's announcements, in the order of `keys`; for a bank with `monitor=`.
@@ -331,26 +363,23 @@ class Bank(Locked, Configured):
             return self._keys.of(rows[discovered(watched.statistic(rows), alpha)])
 
     def _watched(self) -> WatchedStreams:
-        if not isinstance(self._streams, KeptStreams) or self._streams.evidence is None:
+        if self._evidence is None:
             raise UnsupportedError("this bank has no monitor.", hint="make it with monitor=tc.Monitor(space).")
-        return self._streams.evidence
-
-    def _kept_arguments(self) -> dict[str, Any]:
-        if not isinstance(self._streams, KeptStreams):
-            return {}
-        found = {} if self._streams.scores is None else {"scores": True}
-        return found if self._streams.evidence is None else found | {"monitor": self._streams.evidence.monitor}
+        return self._evidence
 
     def arguments(self) -> dict[str, Any]:
         """Return the constructor's arguments, by name; the streams are part of the state."""
         named = {"names": ()} if isinstance(self._keys, Names) else {}
-        return {"thing": self.thing} | named | self._kept_arguments()
+        scored = {} if self._scores is None else {"scores": True}
+        watched = {} if self._evidence is None else {"monitor": self._evidence.monitor}
+        return {"thing": self.thing} | named | scored | watched
 
     def get_state(self) -> dict[str, Any]:
         """Return the streams' state, as arrays that never change afterwards."""
         with self._lock:
             self._check_whole()
-            state = self._streams.state(np.arange(self._keys.rows.used))
+            rows = np.arange(self._keys.rows.used)
+            state = self._streams.state(rows) | {name: each.state(rows) for name, each in self._kept().items()}
             keys = self._keys.state()
             start = {"start": self.thing.get_state()} if isinstance(self.thing, Corrector) else {}
             return start | state | ({"keys": keys} if keys else {})
@@ -366,16 +395,15 @@ class Bank(Locked, Configured):
         if isinstance(self.thing, Corrector):
             thing = deepcopy(self.thing)
             thing.set_state(given.pop("start", None))
-            streams = _kept(streams_of(thing), **self._kept_arguments())
+            streams = streams_of(thing)
+        kept = self._kept()
+        check_names("the state", {name: given[name] for name in kept if name in given}, kept)
+        parts = {name: given.pop(name) for name in kept}
         streams = streams.resumed(given)
+        twins = {f"_{name}": each.resumed(parts[name], streams.rounds) for name, each in kept.items()}
         keys = self._keys.resumed(names, len(streams.rounds))
         with self._lock:
-            vars(self).update(_streams=streams, thing=streams.thing, _keys=keys)
+            vars(self).update(_streams=streams, thing=streams.thing, _keys=keys, _torn=False, **twins)
 
     def __repr__(self) -> str:
         return f"Bank({self.thing!r}: {len(self)} streams)"
-
-
-def _kept(streams: Streams, *, scores: bool = False, monitor: Monitor | None = None) -> Streams:
-    """Return the streams with scores and evidence, where they are asked for."""
-    return streams if scores is False and monitor is None else KeptStreams(streams, scores=scores, monitor=monitor)

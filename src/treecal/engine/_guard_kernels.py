@@ -1,4 +1,4 @@
-"""The rounds of guarded streams, compiled: tracker, books and guard, one stream or many.
+"""The rounds of guarded streams, compiled: tracker, books and guard, one stream or many. Of safe, when it forecasts.
 
 Every sum runs in the order of the classes that forecast one round at a time, so that decisions are the same.
 """
@@ -14,22 +14,21 @@ from treecal._compile import inlined, strict
 from treecal._typing import Array, Integers
 from treecal.columns import add_outcome
 from treecal.engine._guard_pages import ROOM, SLOT_ROOM, Pages, Pool, add_columns, add_slots, opened
-from treecal.engine._guard_parts import Spoken, learn, size, speak
 from treecal.forecasters import CHANCE
 
 
 class GuardRules(NamedTuple):
-    """The guard: the budget is measured; or `rate` is the error per round, if not negative; or `bounds` are safe's.
+    """The guard: what a round of eager's earns, and every round; the credit; or the error per round, if not negative.
 
-    Bounds are those of powers of two.
+    `bounds` are those of safe in powers of two of rounds, times the budget, for rounds that earn nothing.
     """
 
     diameter: float
     squared: bool
-    measured: bool
-    budget: float
-    reserve: float
     rate: float
+    share: float
+    credit: float
+    error: float
     bounds: Array
 
 
@@ -66,17 +65,16 @@ class Rules(NamedTuple):
 class Now(NamedTuple):
     """The state of streams, a row for each, all but the certified parts and the pages of the books.
 
-    Rounds, those of the safe part, whether it had the last one, the last class, and the book followed; the error of the
-    eager part, and the greatest of the shadow or of safe's bound; then the tracker's arrays, and those of the books.
+    Rounds, those of the safe part, the last class, and the book followed; the error of the eager part, and the most by
+    which what it earned ever exceeded that; then the tracker's arrays, and those of the books.
     """
 
     rounds: Integers
     safe_rounds: Integers
-    suspended: Integers
     last: Integers
     lead: Integers
     error: Array
-    peak: Array
+    best: Array
     weights: Array
     means: Array
     followed: Array
@@ -95,14 +93,12 @@ class Tracker(NamedTuple):
 
 
 class Notes(NamedTuple):
-    """What is noted of each round, where there is room: the points announced, their weights, and how many they are.
+    """What is noted of each round, where there is room: the point that eager announces, and its place.
 
-    `slots` has the eager part's point among those the stream has announced; where safe forecasts, −1 − its rounds.
+    That is its place among those the stream has announced; −1 where safe forecasts.
     """
 
     points: Array
-    weights: Array
-    counts: Integers
     slots: Integers
 
 
@@ -259,30 +255,31 @@ def _slot(pages: Pages, book: int, column: int) -> int:
     return count
 
 
+@inlined
+def size(bias: Array, squared: bool) -> float:
+    """Return the ℓ1 or ℓ2 norm, added from left to right."""
+    total = 0.0
+    for j in range(len(bias)):
+        total += bias[j] * bias[j] if squared else abs(bias[j])
+    return math.sqrt(total) if squared else total
+
+
 @strict
-def _opens(
-    rules: GuardRules, rounds: int, safe: int, suspended: int, error: float, peak: float, safe_error: float
-) -> bool:
+def _opens(rules: GuardRules, rounds: int, safe: int, error: float, best: float) -> bool:
     """Return whether the eager part forecasts the coming round of a stream."""
-    if rules.rate >= 0:
-        allowed = rules.rate * (rounds + 1)
-    elif rules.measured and safe > 0:
-        allowed = rules.budget * min(peak, safe_error * (rounds / safe))
+    if rules.error >= 0:
+        allowed = rules.error * (rounds + 1)
     else:
-        allowed = rules.budget * peak
-    share = 1 - rules.reserve if suspended else 1.0
-    return bool(error + rules.diameter <= share * allowed)
-
-
-@strict
-def _note(notes: Notes, i: int, spoken: Spoken, count: int) -> None:
-    """Note what is announced."""
-    if len(notes.counts):
-        notes.counts[i] = count
-        for c in range(count):
-            notes.weights[i, c] = spoken.weights[c]
-            for j in range(spoken.points.shape[1]):
-                notes.points[i, c, j] = spoken.points[c, j]
+        credit = rules.credit
+        if rules.rate > 0:
+            credit = credit + rules.share * rounds
+        elif rounds > 0:
+            power = 0
+            while rounds >> (power + 1):
+                power += 1
+            credit = credit + rules.bounds[power]
+        allowed = credit + rules.rate * (rounds - safe + 1) - best
+    return bool(error + rules.diameter <= allowed)
 
 
 @inlined
@@ -311,28 +308,23 @@ def guard_rounds(
     rules: Rules,
     now: Now,
     pool: Pool,
-    safe: Any,
-    shadow: Any,
-    spoken: Spoken,
     notes: Notes,
     learning: bool,
 ) -> int:
     """Play one round after another, from row `begin` on, or only note what is announced, if not `learning`.
 
-    Return the first row that there was no room for in the pool; nothing of it is learned.
+    Safe's rounds are noted only. Return the first row that there was no room for in the pool; nothing of it is learned.
     """
     desk, dim, guard, s = _desk(rules, now.weights.shape[1]), pool.told.shape[1], rules.guard, -1
     outcome, capacity = desk.outcome, rules.book.capacity
+    point = np.empty(dim)
     # Taken out of their tuples once: in the loop each access would count references to the array.
     played = now.rounds
     played_safe = now.safe_rounds
-    suspended = now.suspended
     last = now.last
     leads = now.lead
     eager_error = now.error
-    peak = now.peak
-    safe_errors = safe.errors
-    shadow_errors = shadow.errors
+    best = now.best
     for i in range(begin, len(rows)):
         if rows[i] != s:
             s = rows[i]
@@ -341,19 +333,18 @@ def guard_rounds(
             pages = opened(pool, s)
         rounds = played[s]
         spent = played_safe[s]
-        safe_error = safe_errors[s, 0] + safe_errors[s, 1]
-        eager = _opens(guard, rounds, spent, suspended[s], eager_error[s], peak[s], safe_error)
+        eager = _opens(guard, rounds, spent, eager_error[s], best[s])
+        slot = -1
         _track(rules.tracker, tracker, last[s], desk.experts, desk.q)
         if eager:
-            lead, count, slot = _choose(rules.book, pages, growth, squares, rounds - spent, leads[s], desk), 1, 0
+            lead, slot = _choose(rules.book, pages, growth, squares, rounds - spent, leads[s], desk), 0
             column = desk.columns[lead]
+            new = column == pages.used[lead]
             for j in range(dim):
-                new = column == pages.used[lead]
-                spoken.points[0, j] = desk.q[j] if new else pages.points[lead, j, column]
-            spoken.weights[0] = 1.0
-        else:
-            count, slot = speak(safe, s, spent, spoken), -1 - spent
-        _note(notes, i, spoken, count)
+                point[j] = desk.q[j] if new else pages.points[lead, j, column]
+            if len(notes.points):
+                for j in range(dim):
+                    notes.points[i, j] = point[j]
         if learning:
             outcome[:] = 0.0
             add_outcome(outcome, outcomes, i)
@@ -367,23 +358,14 @@ def guard_rounds(
                 bias = pages.owed[slot]
                 less = size(bias, guard.squared)
                 for j in range(dim):
-                    bias[j] += outcome[j] - spoken.points[0, j]
+                    bias[j] += outcome[j] - point[j]
                 eager_error[s] += size(bias, guard.squared) - less
+                earned = guard.share * (rounds + 1) + guard.rate * (rounds - spent + 1)
+                best[s] = max(best[s], earned - eager_error[s])
             else:
-                learn(safe, s, spent, spoken, count, outcome, guard.squared)
                 played_safe[s] = spent + 1
-            if guard.measured:
-                count = speak(shadow, s, rounds, spoken)
-                learn(shadow, s, rounds, spoken, count, outcome, guard.squared)
-                peak[s] = max(peak[s], shadow_errors[s, 0] + shadow_errors[s, 1])
-            elif len(guard.bounds) and (rounds + 1) & rounds == 0:  # the bound of the last power of two
-                power = 0
-                while (rounds + 1) >> (power + 1):
-                    power += 1
-                peak[s] = max(peak[s], guard.bounds[power])
             last[s] = _follow(rules.tracker, tracker, rounds, last[s], desk.experts, outcome)
             played[s] = rounds + 1
-            suspended[s] = not eager
         if len(notes.slots):
             notes.slots[i] = slot
     return len(rows)

@@ -9,7 +9,6 @@ import numpy as np
 from treecal._compile import inlined, strict
 from treecal._typing import Array, Integers
 from treecal.columns import add_outcome
-from treecal.engine._guard_parts import GridParts, Spoken, learn, speak
 
 
 @inlined
@@ -31,18 +30,3 @@ def eager_rows(slots: Integers, outcomes: Any, kept: Array) -> None:
             outcome[:] = 0.0
             add_outcome(outcome, outcomes, t)
             _add(kept[slots[t]], 1.0, outcome)
-
-
-@strict
-def grid_rows(outcomes: Any, part: GridParts, spoken: Spoken, kept: Array) -> None:
-    """Play a grid; add up weights and outcomes by the number of points of equal weight, 0 for others, and by point."""
-    outcome = np.empty(2)
-    for t in range(len(outcomes)):
-        outcome[:] = 0.0
-        add_outcome(outcome, outcomes, t)
-        count, equal = speak(part, 0, t, spoken), True
-        for c in range(count):
-            equal = equal and spoken.weights[c] == 1 / count
-        for c in range(count):
-            _add(kept[count if equal else 0, spoken.rows[c]], 1.0 if equal else spoken.weights[c], outcome)
-        learn(part, 0, t, spoken, count, outcome, False)

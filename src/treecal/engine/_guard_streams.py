@@ -2,38 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import deepcopy
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Self, TypeGuard
 
 import numpy as np
 
 from treecal._compile import unlocked
-from treecal._states import MOST_ROUNDS, check_names
+from treecal._states import MOST_ROUNDS
 from treecal._typing import Array, Integers, Outcomes
-from treecal.columns import ROUNDS, ColumnStreams, Field, Forecasts, RowError, Schema
-from treecal.exceptions import HorizonError, SnapshotError
-from treecal.forecast import Forecast, TreeForecast, uniform
+from treecal.columns import ROUNDS, ColumnStreams, Field, Forecasts, ListedForecasts, Schema
+from treecal.exceptions import SnapshotError
+from treecal.forecast import Forecast, uniform
 from treecal.forecasters import (
     BETTER,
     LOOK_AHEAD,
-    RESERVE,
     SHARE,
-    Biases,
     BinaryGrid,
     Books,
     Codebook,
     Experts,
     Forecaster,
     Guarded,
+    Harmonic,
     Shelf,
-    Tally,
     Tracker,
     TreeCal,
-    TreeState,
-    heights_of,
-    kernel_args,
+    rates_after,
 )
 from treecal.geometry import ConvexSet, Lp
 
@@ -43,27 +39,59 @@ def is_compiled(forecaster: object) -> TypeGuard[Guarded]:
     if type(forecaster) is not Guarded:
         return False
     eager, safe, norm = forecaster.eager, forecaster.safe, forecaster.norm
-    usual = type(eager) is Codebook and type(eager.source) is Tracker and type(safe) in (BinaryGrid, TreeCal)
-    return usual and not getattr(safe, "mix", 0) and isinstance(norm, Lp) and norm.p in (1, 2)
+    usual = type(eager) is Codebook and type(eager.source) is Tracker and type(safe) in (BinaryGrid, Harmonic, TreeCal)
+    return usual and getattr(safe, "depth", None) is None and isinstance(norm, Lp) and norm.p in (1, 2)
 
 
 class GuardForecasts(Forecasts):
-    """Those of guarded streams, of which some are on the tree of the safe part."""
+    """Those of guarded streams: one point of the eager part, or what the safe part of a stream announces.
 
-    def __init__(self, said: Any, space: ConvexSet, arity: int | None) -> None:
-        most = int(said.counts.max(initial=1))
-        super().__init__(said.points[:, :most], said.weights[:, :most], said.counts, space)
-        self._slots, self._arity = said.slots, arity
+    A safe part may announce thousands of points. They are written out for all streams only when asked for.
+    """
+
+    def __init__(self, points: Array, safe: dict[int, Forecast], space: ConvexSet) -> None:
+        self._own = points
+        self._safe = safe
+        self._space = space
+        self.sizes = np.ones(len(points), np.int64)
+        for i, x in safe.items():
+            self.sizes[i] = len(x)
+
+    @cached_property
+    def _written(self) -> tuple[Array, Array]:
+        listed = ListedForecasts([self[i] for i in range(len(self))], self._space)
+        return listed.points, listed.weights
+
+    @property
+    def points(self) -> Array:  # type: ignore[override] # computed
+        """The points of each forecast, `(streams, most, d)`."""
+        return self._written[0]
+
+    @property
+    def weights(self) -> Array:  # type: ignore[override] # computed
+        """Their weights, `(streams, most)`."""
+        return self._written[1]
+
+    @property
+    def mean(self) -> Array:
+        """The mean forecast of each stream, `(streams, d)`."""
+        means = self._own.copy()
+        for i, x in self._safe.items():
+            means[i] = x.mean
+        return means
 
     def __getitem__(self, index: int) -> Forecast:
-        if self._slots[index] >= 0 or self._arity is None:
-            return super().__getitem__(index)
-        size, rounds = int(self.sizes[index]), -1 - int(self._slots[index])
-        return TreeForecast(self.points[index, :size], uniform(size), rounds, self._arity, self._space)
+        i = range(len(self))[index]
+        if i in self._safe:
+            return self._safe[i]
+        return Forecast.trusted(self._own[i][None], uniform(1), None, self._space)
+
+    def __repr__(self) -> str:
+        return f"Forecasts({len(self)} streams in R^{self._own.shape[1]})"
 
 
 def guard_schema(thing: Guarded) -> Schema:
-    """Return what is kept of a stream: guard, tracker, books and their pages, and the certified parts."""
+    """Return what is kept of a stream: guard, tracker, books and their pages, and the safe part once it forecast."""
     source: Any = thing.eager.source  # type: ignore[attr-defined] # a Codebook of a Tracker
     book: Any = thing.eager._now[1].book  # type: ignore[attr-defined]
     experts, books, dim = source._state, len(book.sizes), thing.space.dim
@@ -74,11 +102,10 @@ def guard_schema(thing: Guarded) -> Schema:
         (
             ROUNDS,
             count("safe_rounds", most=MOST_ROUNDS),
-            count("suspended", most=1),
             Field("last", dtype=np.int64, new=-1, least=-1, most=dim - 1),
             count("lead", new=books - 1, most=books - 1),
             Field("error"),
-            Field("peak"),
+            Field("best", least=0.0),
             *(
                 Field(name, np.shape(new), new=new)
                 for name, new in (("weights", experts.weights), ("means", experts.means))
@@ -89,8 +116,7 @@ def guard_schema(thing: Guarded) -> Schema:
             Field("squares", (0 if book.classes else dim,)),
             count("used", (books,), most=book.capacity),
             count("announced", most=most),
-            *_part_fields("safe", "safe_rounds", thing.safe),
-            *(_part_fields("shadow", "rounds", thing.safe) if thing._now[1].shadow is not None else ()),
+            *_safe_fields(thing.safe),
             *(Field(name, (dim,), length=_columns_of, layout="listed") for name in ("points", "biases")),
             Field("slots", dtype=np.int32, length=_columns_of, layout="listed", least=-1, most=most - 1),
             *(Field(name, (dim,), length=_announced_of, layout="listed") for name in ("told", "owed")),
@@ -108,18 +134,59 @@ def _announced_of(columns: Any) -> Integers:
     return np.asarray(columns["announced"])
 
 
-def _part_fields(part: str, rounds: str, own: Forecaster) -> Iterator[Field]:
-    """Yield what is kept of a certified part, which has played so many rounds."""
-    yield Field(f"{part}/errors", (2,))
+def _safe_fields(own: Forecaster) -> Iterator[Field]:
+    """Yield what is kept of a safe part that has forecast: nothing of others."""
+
+    def listed(name: str, size: int, entries: Callable[[int], int]) -> Field:
+        return Field(f"own_{name}", (size,), length=partial(_entries, entries), layout="listed")
+
+    dim = own.space.dim
     if isinstance(own, BinaryGrid):
-        yield Field(f"{part}/bias", (own.bins + 1,))
-        yield Field(f"{part}/biases", (own.bins + 1, 2))
-        return
-    assert isinstance(own, TreeCal)
-    heights = partial(heights_of, own.tree, rounds)
-    for name in ("sums", "path"):
-        new = np.zeros((own.depth or 1, own.space.dim))
-        yield Field(f"{part}/{name}", (own.space.dim,), new=new, length=heights)
+        yield listed("bias", own.bins + 1, bool)
+    elif isinstance(own, TreeCal):
+        yield listed("sums", dim, own.tree.heights)
+    elif isinstance(own, Harmonic):
+        block = MOST_ROUNDS if own.block is None else own.block
+        yield listed("points", dim, partial(_in_block, block))
+        yield listed("sums", dim, partial(_rates_in_block, block))
+        yield listed("plain", dim, bool)
+        yield listed("norm", 2, bool)
+
+
+def _entries(entries: Callable[[int], int], columns: Any) -> Integers:
+    """Return how many entries there are of each stream whose safe part has forecast."""
+    return np.array([entries(n) if n else 0 for n in columns["safe_rounds"].tolist()], np.int64)
+
+
+def _in_block(block: int, rounds: int) -> int:
+    return rounds % block
+
+
+def _rates_in_block(block: int, rounds: int) -> int:
+    return rates_after(rounds % block)
+
+
+def _safe_rows(own: Any) -> dict[str, Array]:
+    """Return what is kept of a safe part, in rows."""
+    state = own.get_state()
+    if isinstance(own, BinaryGrid):
+        return {"bias": state["bias"][None]}
+    if isinstance(own, TreeCal):
+        return {"sums": state["sums"][:, 0]}
+    return {name: np.atleast_2d(state[name]) for name in ("points", "sums", "plain", "norm")}
+
+
+def _safe_of(new: Any, rounds: int, rows: dict[str, Array]) -> Forecaster:
+    """Return the safe part with such rows, or raise a `SnapshotError`."""
+    own: Any = new._fork()
+    if isinstance(own, BinaryGrid):
+        own.set_state({"rounds": rounds, "bias": rows["bias"][0]})
+    elif isinstance(own, TreeCal):
+        own.set_state({"rounds": np.array([rounds]), "sums": rows["sums"][:, None]})
+    else:
+        before = {} if own.block is None else {"before": rounds - len(rows["points"])}
+        own.set_state(before | rows | {"plain": rows["plain"][0], "norm": rows["norm"][0].tolist()})
+    return own  # type: ignore[no-any-return]
 
 
 class GuardStreams(ColumnStreams):
@@ -142,18 +209,18 @@ class GuardStreams(ColumnStreams):
         self._space, self._guard = thing.space, thing._now[1]
         self._source: Any = thing.eager.source  # type: ignore[attr-defined] # a Codebook of a Tracker
         self._book = thing.eager._now[1].book  # type: ignore[attr-defined]
-        guard, source, book, norm = self._guard, self._source, self._book, thing.norm
-        rate, squared = -1.0 if guard.error is None else guard.error, isinstance(norm, Lp) and norm.p == 2
-        measured, none = guard.shadow is not None, np.empty(0)
+        guard, source, book = self._guard, self._source, self._book
+        error = -1.0 if guard.error is None else guard.error
+        squared = isinstance(thing.norm, Lp) and thing.norm.p == 2
+        share = guard.budget * guard.rate
         self._rules = kernels.Rules(
-            kernels.GuardRules(guard.diameter, squared, measured, guard.budget, RESERVE, rate, none),
+            kernels.GuardRules(guard.diameter, squared, guard.rate, share, guard.credit, error, np.empty(0)),
             kernels.TrackerRules(source._rates, SHARE, source._scale, np.array(self._space.centre), book.classes),
             kernels.BookRules(
                 np.array(book.sizes, float), book.skill, book.prior, LOOK_AHEAD, BETTER, book.capacity, book.classes
             ),
         )
-        self._parts = ("safe", "shadow") if measured else ("safe",)
-        self._tree = guard.safe.tree if isinstance(guard.safe, TreeCal) else None
+        self._safe: dict[int, Forecaster] = {}  # of the rows in which it has forecast
         self._pool = self._new_pool(np.zeros((0, 4), np.int64))
         self.reserve(rows)
 
@@ -163,29 +230,12 @@ class GuardStreams(ColumnStreams):
 
         return empty_pool(numbers, self.columns["used"], self.columns["announced"], self._space.dim, columns, slots)
 
-    def _part(self, name: str) -> Any:
-        """Return a certified part of all streams: their safe part, or its shadow, which is another one or none."""
-        from treecal.engine._guard_parts import GridParts, TreeParts
-
-        own = self._guard.safe
-        name = name if name in self._parts else "safe"
-        errors = self.columns[f"{name}/errors"]
-        if isinstance(own, BinaryGrid):
-            return GridParts(errors, self.columns[f"{name}/bias"], self.columns[f"{name}/biases"])
-        assert isinstance(own, TreeCal)
-        sums, path = self.columns[f"{name}/sums"], self.columns[f"{name}/path"]
-        return TreeParts(kernel_args(own._path)[0], errors, sums, path)
-
-    @property
-    def safe(self) -> Any:
-        """The safe part of all streams, as kernels take it."""
-        return self._part("safe")
-
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
         own = (array.nbytes for name, array in self._pool._asdict().items() if name not in ("used", "announced"))
-        return self.columns.nbytes + int(sum(own))
+        safe = (array.nbytes for part in self._safe.values() for array in _safe_rows(part).values())
+        return self.columns.nbytes + int(sum(own)) + sum(safe)
 
     def reserve(self, rows: int) -> None:
         super().reserve(rows)
@@ -197,95 +247,75 @@ class GuardStreams(ColumnStreams):
     def clear(self, rows: Integers) -> None:
         super().clear(rows)
         self._pool.numbers[rows] = 0
-
-    def check(self, rows: Integers, *, predict: bool = False) -> None:
-        """Raise if a certified part would have more rounds than a tree of fixed depth."""
-        if self._tree is None or self._tree.horizon is None:
-            return
-        streams, counts = np.unique(rows, return_counts=True)
-        if predict:  # of streams whose safe part is to forecast
-            notes = self._notes(0, len(streams))
-            self._rounds(streams, None, notes)
-            after = np.maximum(-notes.slots, 0)
-        else:
-            after = self.columns["rounds" if self._rules.guard.measured else "safe_rounds"][streams] + counts
-        try:
-            self._tree.check(int(after.max(initial=0)))
-        except HorizonError as error:
-            raise RowError(int(streams[after.argmax()]), error) from None
+        for row in rows.tolist():
+            self._safe.pop(row, None)
 
     def announce(self, rows: Integers, forecasts: Array | None = None) -> GuardForecasts:
-        notes = self._notes(len(rows), len(rows))
-        self._rounds(rows, None, notes)
-        return self._forecasts(notes)
+        return self._forecasts(rows, self._rounds(rows, None, len(rows)))
 
     def learn(self, rows: Integers, outcomes: Outcomes, forecasts: Array | None = None) -> None:
-        self._reach(rows)
-        self._rounds(rows, outcomes, self._notes(0, 0))
+        self._safe_learns(rows, outcomes, self._rounds(rows, outcomes).slots, announced=None)
 
     def play(self, rows: Integers, outcomes: Outcomes, forecasts: Array | None = None) -> GuardForecasts:
-        self._reach(rows)
-        notes = self._notes(len(rows), len(rows))
-        self._rounds(rows, outcomes, notes)
-        return self._forecasts(notes)
+        notes, safe = self._rounds(rows, outcomes, len(rows)), dict[int, Forecast]()
+        self._safe_learns(rows, outcomes, notes.slots, announced=safe)
+        return GuardForecasts(notes.points, safe, self._space)
 
     def replay(self, outcomes: Outcomes) -> Integers:
         """Play the only stream there is; return which of its points each round announces, −1 where safe forecasts."""
         rows = np.zeros(len(outcomes), np.int64)
-        self._reach(rows)
-        notes = self._notes(0, len(rows))
-        self._rounds(rows, outcomes, notes)
-        return np.asarray(np.maximum(notes.slots, -1))
+        slots: Integers = self._rounds(rows, outcomes).slots
+        self._safe_learns(rows, outcomes, slots, announced=None)
+        return slots
 
-    def _rounds(self, rows: Integers, outcomes: Outcomes | None, notes: Any) -> None:
-        """Play a round of each row, in order, if there are outcomes; note what is announced where there is room."""
-        from treecal.engine._guard_kernels import Now, guard_rounds
+    def _rounds(self, rows: Integers, outcomes: Outcomes | None, points: int = 0) -> Any:
+        """Play a round of each row, in order, if there are outcomes; return notes, of so many points announced."""
+        from treecal.engine._guard_kernels import Notes, Now, guard_rounds
 
-        spoken, done, learning = self.spoken(), 0, outcomes is not None
-        now = Now(*(self.columns[name] for name in Now._fields))
-        safe, shadow = self._part("safe"), self._part("shadow")
+        learning = outcomes is not None
         if outcomes is None:
             outcomes = np.empty(0, np.int64) if self._book.classes else np.empty((0, self._space.dim))
+        self._know_bounds(rows)
+        notes = Notes(np.zeros((points, self._space.dim)), np.zeros(len(rows), np.int64))
+        now = Now(*(self.columns[name] for name in Now._fields))
+        done = 0
+        self.torn = learning
         while True:
-            args = self._rules, now, self._pool, safe, shadow, spoken, notes
-            done = guard_rounds(rows, unlocked(outcomes), done, *args, learning)
+            done = guard_rounds(rows, unlocked(outcomes), done, self._rules, now, self._pool, notes, learning)
             if done == len(rows):
-                self.torn = False
-                return
-            self.torn = True
+                return notes
             self._pack(len(rows) - done)
 
-    def _notes(self, points: int, rounds: int) -> Any:
-        """Return room to note the points of so many rounds, and of so many which they are."""
-        from treecal.engine._guard_kernels import Notes
+    def _safe_learns(
+        self, rows: Integers, outcomes: Outcomes, slots: Integers, *, announced: dict[int, Forecast] | None
+    ) -> None:
+        """Let safe parts learn their rounds, in order, and tell what they announced."""
+        for i in np.flatnonzero(slots < 0).tolist():
+            row = int(rows[i])
+            if row not in self._safe:
+                self._safe[row] = self._guard.safe._fork()
+            if announced is not None:
+                announced[i] = self._safe[row].predict()
+            outcome = outcomes[i] if outcomes.ndim == 2 else np.eye(self._space.dim)[outcomes[i]]
+            self._safe[row]._learn(np.asarray(outcome, float))
+        self.torn = False
 
-        shape = points, len(self.spoken().weights), self._space.dim
-        return Notes(np.zeros(shape), np.zeros(shape[:2]), np.zeros(points, np.int64), np.zeros(rounds, np.int64))
+    def _forecasts(self, rows: Integers, notes: Any) -> GuardForecasts:
+        """Return what rows would announce now."""
+        safe = {
+            i: self._safe.get(int(rows[i]), self._guard.safe).predict()
+            for i in np.flatnonzero(notes.slots < 0).tolist()
+        }
+        return GuardForecasts(notes.points, safe, self._space)
 
-    def _forecasts(self, notes: Any) -> GuardForecasts:
-        return GuardForecasts(notes, self._space, None if self._tree is None else self._tree.arity)
-
-    def _reach(self, rows: Integers) -> None:
-        """Make room for the heights of trees, and know the bounds, once these rows have learned."""
-        more = int(np.bincount(rows).max(initial=0))
-        rounds = int(self.rounds[rows].max(initial=0)) + more
-        if self._tree is not None:
-            for part in self._parts:
-                played = self.columns["rounds" if part == "shadow" else "safe_rounds"][rows]
-                for name in ("sums", "path"):
-                    self.columns.widen(f"{part}/{name}", self._tree.heights(int(played.max(initial=0)) + more))
-        if self._guard.error is None and not self._guard.measured:
+    def _know_bounds(self, rows: Integers) -> None:
+        """Know safe's bounds once these rows have learned, where they are what the budget grows by."""
+        if self._guard.error is None and not self._guard.rate:
             guard = self._rules.guard
-            bounds = [self._guard._bound(2**power) for power in range(len(guard.bounds), rounds.bit_length())]
+            rounds = int(self.rounds[rows].max(initial=0)) + int(np.bincount(rows).max(initial=0))
+            known = range(len(guard.bounds), rounds.bit_length())
+            bounds = [self._guard.budget * self._guard.bound(2**power) for power in known]
             self._rules = self._rules._replace(guard=guard._replace(bounds=np.append(guard.bounds, bounds)))
-
-    def spoken(self) -> Any:
-        """Return room for what a certified part announces."""
-        from treecal.engine._guard_parts import Spoken
-
-        width = 4 if self._tree is None else max(self.columns[f"{part}/sums"].shape[1] for part in self._parts)
-        rows = self._guard.safe.bins + 1 if self._tree is None else 0  # type: ignore[attr-defined] # a BinaryGrid
-        return Spoken(np.empty((width, self._space.dim)), np.empty(width), np.empty(rows, np.int64))
 
     def _pages(self, rows: Integers) -> Any:
         """Return what the pages of some streams hold."""
@@ -315,7 +345,13 @@ class GuardStreams(ColumnStreams):
         each point that was announced, in order (`told`, `owed`).
         """
         pages: dict[str, Any] = self._pages(rows)._asdict()
-        return self.columns.state(rows) | pages
+        parts = [_safe_rows(self._safe[row]) for row in rows.tolist() if row in self._safe]
+        found = self.columns.state(rows)
+        for field in self.schema.fields:
+            if field.name.startswith("own_"):
+                kept = [each[field.name[4:]] for each in parts]
+                found[field.name] = np.concatenate([*kept, np.empty((0, *field.shape))])
+        return found | pages
 
     def with_rows(self, columns: Any) -> Self:
         from treecal.engine._guard_pages import ROOM, SLOT_ROOM, PageRows, unpack
@@ -327,31 +363,20 @@ class GuardStreams(ColumnStreams):
         # So there is always a slot for what is announced next: kernels do not ask.
         if (announced > placed).any() or (columns["slots"] >= announced[home]).any():
             raise SnapshotError("the points announced are not those of the books.")
+        if (twin.columns["safe_rounds"] > twin.rounds).any():
+            raise SnapshotError("there are more rounds of the safe part than of all.")
         numbers = np.zeros((len(used), 4), np.int64)
         numbers[:, ROOM], numbers[:, SLOT_ROOM] = used.max(axis=1, initial=0), announced
         twin._pool = twin._new_pool(numbers)
         unpack(PageRows(*(np.array(columns[name], order="C") for name in PageRows._fields)), twin._pool)
+        fields = [field for field in self.schema.fields if field.name.startswith("own_")]
+        ends = [np.cumsum(field.length(twin.columns)) for field in fields]  # type: ignore[misc, arg-type]
+        for row in np.flatnonzero(twin.columns["safe_rounds"]).tolist():
+            rows = {}
+            for field, end in zip(fields, ends, strict=True):
+                rows[field.name[4:]] = columns[field.name][end[row - 1] if row else 0 : end[row]]
+            twin._safe[row] = _safe_of(self._guard.safe, int(twin.columns["safe_rounds"][row]), rows)
         return twin
-
-    def state(self, rows: Integers) -> dict[str, Any]:
-        """Return the rows, those of each certified part by themselves."""
-        state: dict[str, Any] = {}
-        for name, array in self.rows(rows).items():
-            part, _, own = name.rpartition("/")
-            if part:
-                state.setdefault(part, {})[own] = array
-            else:
-                state[own] = array
-        return state
-
-    def resumed(self, state: dict[str, Any]) -> Self:
-        check_names("the state", state, self.state(np.empty(0, np.int64)))
-        columns = {name: array for name, array in state.items() if name not in self._parts}
-        for part in self._parts:
-            if not isinstance(state[part], dict):
-                raise SnapshotError(f"the {part} part is no dictionary.")
-            columns |= {f"{part}/{name}": array for name, array in state[part].items()}
-        return self.with_rows(columns)
 
     def announced(self, row: int) -> Array:
         """Return the points that a stream's eager part has announced, in order of their first rounds."""
@@ -363,21 +388,17 @@ class GuardStreams(ColumnStreams):
 
         f, s = deepcopy(self.thing), row
         (eager, guard), now = f._now, {name: self.columns[name][s] for name in kernels.Now._fields}
-        rounds, safe, suspended, last, lead = (
-            int(now[name]) for name in ("rounds", "safe_rounds", "suspended", "last", "lead")
-        )
+        rounds, safe, last, lead = (int(now[name]) for name in ("rounds", "safe_rounds", "last", "lead"))
         weights, means, followed, seen = (now[name].copy() for name in ("weights", "means", "followed", "seen"))
         eager.source._state = Experts(rounds, weights, means, followed, seen, last)  # type: ignore[attr-defined]
         used, pages = self.columns["used"][s].copy(), self._pages(np.array([s]))
         squares = now["squares"].copy() if len(now["squares"]) else np.zeros(self._space.dim)
         books = Books(rounds - safe, *self._columns(used, pages), used, now["growth"].copy(), lead, squares)
         eager._now = eager.source, Shelf(self._book, books)  # type: ignore[attr-defined]
-        guard.rounds, guard.suspended, guard.peak = rounds, bool(suspended), float(now["peak"])
-        biases = guard.eager_tally.named(pages.told, pages.owed)
-        guard.eager_tally = guard.eager_tally._replace(biases=biases, rounds=rounds - safe, closed=float(now["error"]))
-        guard.safe_tally = self._resumed(guard.safe, guard.safe_tally, self._part("safe"), s, safe)
-        if guard.shadow is not None:
-            guard.shadow_tally = self._resumed(guard.shadow, guard.shadow_tally, self._part("shadow"), s, rounds)
+        guard.rounds, guard.best = rounds, float(now["best"])
+        guard.safe = self._safe.get(s, guard.safe)._fork()
+        biases = guard.tally.named(pages.told, pages.owed)
+        guard.tally = guard.tally._replace(biases=biases, rounds=rounds - safe, closed=float(now["error"]))
         guard._opened()
         return f
 
@@ -390,22 +411,6 @@ class GuardStreams(ColumnStreams):
         for b, rows in enumerate(np.split(np.arange(used.sum()), np.cumsum(used)[:-1])):
             points[b, :, : used[b]], biases[b, :, : used[b]] = pages.points[rows].T, pages.biases[rows].T
         return points, biases, np.add.accumulate(np.abs(biases), axis=1)[:, -1]
-
-    def _resumed(self, own: Forecaster, tally: Tally, part: Any, stream: int, rounds: int) -> Tally:
-        """Set a certified part to where its stream is; return its tally."""
-        closed = float(part.errors[stream, 0])
-        if isinstance(own, BinaryGrid):
-            own._state = Biases(rounds, part.bias[stream].copy())
-            met = np.flatnonzero(part.biases[stream].any(axis=1))  # a point without bias is as one that was not played
-            biases = tally.named(own._grid[met], part.biases[stream, met])
-            return tally._replace(biases=biases, rounds=rounds, closed=closed)
-        assert isinstance(own, TreeCal)
-        heights, last = own.tree.heights(rounds), max(0, rounds - 1)
-        own._state = TreeState(np.array([rounds]), part.sums[stream, :heights, None].copy())
-        walked = own.tree.heights(last) if rounds else 0
-        # Nodes that last have the points of the coming path; those of the others are of no more use.
-        path, places = part.path[stream, :walked].copy(), own._path.resume(rounds, part.sums[stream, :walked])[2]
-        return tally.along(path, places, rounds=rounds, last=last, closed=closed)
 
 
 _NONE = np.empty(0)

@@ -20,14 +20,19 @@ from treecal.forecasters._codebook import (
     Codebook,
     Shelf as Shelf,
 )
-from treecal.forecasters._guarded import (
-    RESERVE as RESERVE,
+from treecal.forecasters._guarded.guard import (
+    BUDGET as BUDGET,
     Guard as Guard,
     Guarded,
     GuardReport,
     default_safe as default_safe,
 )
-from treecal.forecasters._harmonic import Harmonic, harmonic_error, harmonic_rows as harmonic_rows
+from treecal.forecasters._harmonic import (
+    Harmonic,
+    harmonic_error,
+    harmonic_rows as harmonic_rows,
+    rates_after as rates_after,
+)
 from treecal.forecasters._recommend import ORDINARY as ORDINARY, Choice, Recommendation, recommend
 from treecal.forecasters._running_mean import RunningMean
 from treecal.forecasters._sampled import Sampled, SampleTreeCal

@@ -20,6 +20,7 @@ from treecal.columns import Streams
 from treecal.exceptions import GeometryError, ParameterError, TreeCalError, UnsupportedError
 from treecal.forecast import Forecast
 from treecal.geometry import ConvexSet, Norm, as_norm, is_outcome, read_outcome
+from treecal.ledger import Ledger
 from treecal.theory import Certificate
 
 REGISTRY: dict[str, type[Forecaster]] = {}
@@ -209,7 +210,7 @@ class Forecaster(Configured, ABC):
         super().__init_subclass__(**arguments)
         register(REGISTRY, cls)
 
-    def certificate(self, norm: Norm | str, *, rounds: int) -> Certificate | None:
+    def certificate(self, norm: Norm | str, *, rounds: int, after: Ledger | None = None) -> Certificate | None:
         """Return the bound on the error per round that is guaranteed on every sequence; None where none is known.
 
         Parameters
@@ -218,12 +219,41 @@ class Forecaster(Configured, ABC):
             The norm of the error. `UnsupportedError` is raised for norms and sets that no proof covers.
         rounds
             Number of rounds.
+        after
+            A ledger of rounds before these, which count as well: the bound is on the error of all of them, the exact
+            one so far and whatever comes. Of a new forecaster, any ledger; of another one, that of all its rounds.
+
+        Examples
+        --------
+        >>> import treecal as tc
+        >>> f, ledger = tc.Guarded(tc.Simplex(2)), tc.Ledger(tc.Simplex(2))
+        >>> for t in range(5000):
+        ...     ledger.record(f.predict(), [t % 3 > 0, t % 3 == 0])
+        ...     f.update([t % 3 > 0, t % 3 == 0])
+        >>> round(ledger.error("l1"), 3), round(f.certificate("l1", rounds=500, after=ledger).bound, 3)
+        (0.01, 0.064)
         """
         norm, rounds = as_norm(norm), whole_number("rounds", rounds, least=1)
-        found = self._certify(norm, rounds)
-        if found is None:
-            return None
-        return replace(found, bound=min(found.bound, float(self.space.diameter(norm))))  # no error is greater
+        diameter = float(self.space.diameter(norm))
+        found = self._certify(norm, rounds) if after is None else self._certify_more(norm, rounds)
+        if after is None or found is None:
+            return None if found is None else replace(found, bound=min(found.bound, diameter))  # no error is greater
+        if after.space != self.space or self.rounds not in (0, after.rounds):
+            raise ParameterError(
+                f"the ledger is one of {after.rounds:,} rounds, and the forecaster has learned {self.rounds:,}.",
+                hint="record every round of the forecaster, or ask a new one.",
+            )
+        past = after.error(norm, total=True) if after.rounds else 0.0
+        every = after.rounds + rounds
+        if self.rounds:
+            bound = min(found.bound, (past + rounds * diameter) / every)
+        else:
+            bound = (past + rounds * min(found.bound, diameter)) / every
+        return replace(found, bound=min(bound, diameter))
+
+    def _certify_more(self, norm: Norm, rounds: int) -> Certificate | None:
+        """Return the certificate for the rounds so far and so many more."""
+        return self._certify(norm, self.rounds + rounds)
 
     def _certify(self, norm: Norm, rounds: int) -> Certificate | None:
         """Return the certificate, if there is one; its bound may exceed the diameter."""

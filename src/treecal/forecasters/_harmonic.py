@@ -147,7 +147,7 @@ class Harmonic(Forecaster):
             raise SnapshotError(f"there are {state.before} rounds before, and {rounds} in a block of {self.block}.")
         dim = self.space.dim
         check_array("points", state.points, (rounds, dim))
-        check_array("sums", state.sums, (_rates_after(rounds), dim))
+        check_array("sums", state.sums, (rates_after(rounds), dim))
         check_array("plain", state.plain, (dim,))
         if [type(part) for part in state.norm or ()] != [float, float]:
             raise SnapshotError("the norm is not a list of two numbers.")
@@ -168,7 +168,7 @@ class Harmonic(Forecaster):
         radius, away = self._radii(norm)
         bound = blocks_total(rounds, self.block) / rounds * radius
         bound += away * math.ceil(rounds / self.block) / rounds
-        return Certificate(bound, f"spectral certificate of blocks of {self.block:,} rounds")
+        return Certificate(bound, f"spectral certificate, blocks of {self.block:,}")
 
     def _once(self, norm: Norm, rounds: int) -> Certificate:
         """Certify one that never starts anew."""
@@ -274,7 +274,7 @@ def _rates(count: int) -> _Rates:
     return _Rates(-applied(expm1, -2 * rates)[:, None], shares[:, None], enough)
 
 
-def _rates_after(rounds: int) -> int:
+def rates_after(rounds: int) -> int:
     """Return how many rates there are after so many rounds, of which each adds one at most."""
     count = _FIRST_RATES
     now = 0

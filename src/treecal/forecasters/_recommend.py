@@ -10,9 +10,7 @@ from treecal.exceptions import TreeCalError, UnsupportedError
 from treecal.forecasters._base import REGISTRY, Forecaster, checked_space
 from treecal.geometry import ConvexSet, Norm, as_norm
 
-ORDINARY = (
-    "Guarded's bound is 1 + budget times its safe part's; on ordinary streams its error is the least, or near it."
-)
+ORDINARY = "Guarded's bound is a little above its safe part's; on ordinary streams its error is the least, or near it."
 
 
 @dataclass(frozen=True)
@@ -77,8 +75,8 @@ def recommend(space: ConvexSet, norm: Norm | str, *, rounds: int) -> Recommendat
     Every forecaster of `REGISTRY` is compared, each with its best parameters. Certificates hold on the worst sequence.
     With two outcomes grids win by far; in many dimensions harmonic averaging and trees do.
 
-    On ordinary streams errors are much lower, and the order is another. `Guarded` has `1 + budget` times the bound of
-    its safe part, so it is never first here; yet on streams that no adversary chose its error is the least, or near it.
+    On ordinary streams errors are much lower, and the order is another. `Guarded` has more than the bound of its
+    safe part, so it is never first here; yet on streams that no adversary chose its error is the least, or near it.
     Choose by the bound if the sequence may be hostile, and `Guarded` otherwise.
 
     Parameters

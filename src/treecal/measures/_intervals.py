@@ -118,7 +118,7 @@ def interval(
     >>> print(interval(partial(debiased_ece, view=1), wrong, y, rng=rng))  # in truth 0.106
     0.1148, 90 % interval 0.1017 to 0.1283
     >>> print(interval(partial(debiased_ece, view=1), p, y, rng=rng))      # in truth 0
-    0, 90 % interval 0 to 0.02937 (not distinguishable from 0, where an interval covers more often than its level)
+    0, 90 % interval 0 to 0.0294 (not distinguishable from 0, where an interval covers more often than its level)
     """
     if not 0 < level < 1:
         raise ParameterError.expected("level", level, "a number between 0 and 1")

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from treecal._typing import Array, Integers
 from treecal._validate import whole_number
 from treecal.measures._cells import bin_edges, bin_of
 from treecal.measures._levels import AT_ZERO, Interval, Law, square_interval, unseen
+from treecal.measures._log import sum_by
 
 THIN = 30
 """A bin of fewer rows is thin: its gap is mostly chance."""
@@ -98,7 +99,7 @@ class Bins:
     >>> round(bins.ece, 4), round(bins.mce, 3), round(bins.chance.mean, 3), round(bins.chance.p_value, 2)
     (0.0625, 0.1, 0.038, 0.15)
     >>> print(bins.interval())
-    0.06018, 90 % interval 0 to 0.135 (not distinguishable from 0, where an interval covers more often than its level)
+    0.06018, 90 % interval 0 to 0.1351 (not distinguishable from 0, where an interval covers more often than its level)
     """
 
     forecast: Array
@@ -144,7 +145,7 @@ class Bins:
         The square of a gap less `ō(1 − ō)/(n − 1)` is the square of the true gap on average (Bröcker 2012, Ferro and
         Fricker 2012).
         """
-        return math.sqrt(max(self._moments.square, 0.0))
+        return math.sqrt(max(self._cells.moments().square, 0.0))
 
     @property
     def resolution(self) -> float:
@@ -220,24 +221,10 @@ class Bins:
         return math.fsum((self.weight * values)[self.weight > 0]) / math.fsum(self.weight)
 
     @cached_property
-    def _moments(self) -> _Moments:
-        full = self.weight > 0
+    def _cells(self) -> _Cells:
+        full = np.flatnonzero(self.weight > 0)
         share = self.weight[full] / math.fsum(self.weight)
-        rows = self.rows[full]
-        gap = (self.outcome - self.forecast)[full]
-        outcome = self.outcome[full]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            lost = np.where(rows > 1, outcome * (1 - outcome) / (rows - 1), gap**2)  # one row says nothing of its gap
-        # As if half a row of each kind had been seen besides: no bin is certain.
-        rate = (rows * outcome + 0.5) / (rows + 1)
-        return _Moments(
-            n=math.fsum(rows),
-            square=math.fsum(share * (gap**2 - lost)),
-            plain=math.fsum(share * gap**2),
-            variances=rate * (1 - rate),
-            pull=math.fsum(share * gap**2 * rate * (1 - rate)),
-            moved=max(math.fsum(share * gap**4) - math.fsum(share * gap**2) ** 2, 0.0),
-        )
+        return _Cells(full, share, self.rows[full], self.forecast[full], self.outcome[full])
 
     def to_dict(self) -> dict[str, Any]:
         """Return errors and bins as JSON values; empty bins are left out."""
@@ -293,16 +280,62 @@ def bin_class(forecast: Array, outcome: Array, weights: Array, count: int, worth
     return Bins(np.minimum(means[0], 1.0), weight, np.clip(means[1], 0, 1), worth)
 
 
-@dataclass(frozen=True)
-class _Moments:
-    """Of the bins of one class: rows, the mean square gap with and without its noise, and what their law needs."""
+class _Moments(NamedTuple):
+    """The mean square gap of some cells without its noise, and with it; and what its law needs, in rows."""
 
-    n: float
     square: float
     plain: float
-    variances: Array
-    pull: float
+    noise: float
     moved: float
+    total: float
+
+
+class _Cells(NamedTuple):
+    """Bins that hold rows: their numbers, their shares of all weight, rows, mean forecasts and outcomes."""
+
+    place: Integers
+    share: Array
+    rows: Array
+    forecast: Array
+    outcome: Array
+
+    def of(self, chosen: Any) -> _Cells:
+        """Return some of them."""
+        return _Cells(*(column[chosen] for column in self))
+
+    def moments(self) -> _Moments:
+        """Return the moments of the mean square gap."""
+        rows = self.rows
+        gap = self.outcome - self.forecast
+        others = np.maximum(rows - 1, 1e-9)
+        # One row says nothing of its gap.
+        lost = np.where(rows > 1, self.outcome * (1 - self.outcome) / others, gap**2)
+        # As if half a row of each kind had been seen besides: no bin is certain.
+        rate = (rows * self.outcome + 0.5) / (rows + 1)
+        variance = rate * (1 - rate)
+        plain = math.fsum(self.share * gap**2)
+        return _Moments(
+            square=math.fsum(self.share * (gap**2 - lost)),
+            plain=plain,
+            noise=math.fsum(variance**2 * np.where(rows > 1, rows / others, 1.0)),
+            moved=4 * math.fsum(self.share * gap**2 * variance) + max(math.fsum(self.share * gap**4) - plain**2, 0.0),
+            total=math.fsum(variance),
+        )
+
+
+def _with_single_rows_joined(classes: list[_Cells]) -> list[_Cells]:
+    """Return the cells of several classes, those of one row joined with such of other classes in the same bin.
+
+    They are as good as all that is known of high probabilities where there are a hundred classes, and say nothing of
+    their gaps one by one. Joined they do, as far as classes have gaps in common.
+    """
+    if len(classes) == 1:
+        return classes
+    single = _Cells(*map(np.concatenate, zip(*(cells.of(cells.rows < 2) for cells in classes), strict=True)))
+    place, home = np.unique(single.place, return_inverse=True)
+    share, rows = (sum_by(home, column, len(place)) for column in (single.share, single.rows))
+    means = (sum_by(home, single.share * column, len(place)) / share for column in single[3:])
+    return [*(cells.of(cells.rows >= 2) for cells in classes), _Cells(place, share, rows, *means)]
 
 
 def classwise_ece(classes: Sequence[Bins]) -> float:
@@ -334,15 +367,16 @@ def chance_of(classes: Sequence[Bins]) -> Luck:
 
 def law_of_bins(classes: Sequence[Bins]) -> Law:
     """Return the law of the mean square gap of the bins of some classes, whose rows are independent."""
-    moments = [bins._moments for bins in classes]
     count = len(classes)
+    times = math.fsum(classes[0].rows) * count
     factor = together(classes)
-    square = math.fsum(m.square for m in moments) / count
-    plain = math.fsum(m.plain for m in moments) / count
-    each = [m.variances / (m.n * count) for m in moments]
-    noise = math.fsum(float(v @ v) for v in each) * factor
-    first = math.fsum(4 * m.pull / (m.n * count) + m.moved / (m.n * count) for m in moments) / count * factor
-    total = math.fsum(float(v.sum()) for v in each)
+    moments = [cells.moments() for cells in _with_single_rows_joined([bins._cells for bins in classes])]
+    square, plain, noise, moved, total = (math.fsum(column) for column in zip(*moments, strict=True))
+    square /= count
+    plain /= count
+    total /= times
+    noise *= factor / times**2
+    first = moved / times / count * factor
     # With no gap at all: β and k of a sum of squares of normal variables (Welch and Satterthwaite).
     scale = max(first / (4 * plain) if plain > 0 else 0.0, 1e-6 * noise / total)
     if plain <= 1e-12 * total:

@@ -153,7 +153,7 @@ class Verdict:
                 )
         if (guard := self.entry.guard) is not None and guard.rounds:
             eager = guard.eager_error / rounds
-            safe = guard.safe_error / rounds
+            safe = guard.safe_bound / rounds
             text.append(
                 f"Its guard let the eager part forecast {guard.eager_rounds:,} rounds, which add at most {eager:.3f} "
                 f"to the exact error, and the safe part {guard.safe_rounds:,}, which add at most {safe:.3f}."

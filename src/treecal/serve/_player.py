@@ -107,7 +107,7 @@ class Player:
             roles = ("announced",) if config.forecaster is not None else ("model", "announced")
             self.cells = {role: BinCounts.empty(classes=self.space.dim, bins=BINS) for role in roles}
         self.tallies = Tallies(self.space)
-        self.sums = Sums()
+        self.sums = self.tallies.new()
         self._unscored: list[Unscored] = []
         self.marks: list[CurvePoint] = []
         self.groups: dict[Hashable, None] = {}
@@ -266,7 +266,6 @@ class Player:
             self.catch_up()
             for i, each in enumerate(rounds):
                 self.sums = self.tallies.after(self.sums, Scored(before[i], each.forecast(self.space), Y[i], 1.0))
-                self.sums = self.tallies.write(self.sums)
             self._count(Unscored(before, X, Y, classes))
             return
         self._unscored.append(Unscored(before, X, Y, classes))
@@ -278,7 +277,7 @@ class Player:
         if self._unscored:
             rows = Unscored(*map(np.concatenate, zip(*self._unscored, strict=True)))
             batch = Batch(rows.before, rows.outcomes)
-            self.sums = self.tallies.write(self.tallies.after_rows(self._written(), batch, rows.announced))
+            self.sums = self.tallies.after_rows(self._added(), batch, rows.announced)
             self._count(rows)
             self._unscored = []
 
@@ -311,15 +310,15 @@ class Player:
     def _errors(self) -> tuple[float, float]:
         """Return the calibration errors in l1, each coordinate in bins of a tenth, before and after."""
         self.catch_up()
-        sums = self._written()
-        cells = self.tallies.cells.reshape(3, -1, 3)
+        sums = self._added()
+        cells = sums.cells.reshape(3, -1, 3)
         weight = max(sums.weight, 1.0)
         before, after = (float(np.abs(cells[role, :, 2] - cells[role, :, 1]).sum()) / weight for role in (0, 1))
         return before, after
 
-    def _written(self) -> Sums:
+    def _added(self) -> Sums:
         """Return the sums with all rounds added: when they are makes no difference."""
-        self.sums = self.tallies.write(self.tallies.added(self.sums))
+        self.sums = self.tallies.added(self.sums)
         return self.sums
 
     def get_state(self) -> dict[str, Any]:
@@ -332,7 +331,7 @@ class Player:
             "last": self.last,
             "groups": packed(self.groups),
             "marks": np.array(self.marks).reshape(-1, len(CurvePoint._fields)),
-            "scores": self.tallies.state(self._written()),
+            "scores": self.tallies.state(self._added()),
             "cells": {role: cells._asdict() for role, cells in self.cells.items()},
             "monitors": {name: monitor.get_state() for name, monitor in self.monitors.items()},
         }
@@ -351,7 +350,7 @@ class Player:
         self.last = float(state["last"])
         self.groups = dict.fromkeys(saved_names(unpacked("the groups", state["groups"])))
         self.marks = [CurvePoint(*row) for row in state["marks"].tolist()]
-        self.sums, self.tallies.cells = self.tallies.checked(state["scores"], self.learned)
+        self.sums = self.tallies.checked(state["scores"], self.learned)
         self.cells = {role: BinCounts(**{k: v.copy() for k, v in state["cells"][role].items()}) for role in self.cells}
         for name, monitor in self.monitors.items():
             monitor.set_state(state["monitors"][name])

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from treecal.monitor import Alarm, Monitor as HostMonitor
-from treecal.torch._read import read_logits, read_outcomes, space_of, valid_rows
+from treecal.torch._read import read_logits, read_outcomes, space_of, uncompiled, valid_rows
 
 _MOST = 2**24  # probabilities that wait, at most
 
@@ -54,7 +54,7 @@ class Monitor(nn.Module):
         self._waiting = 0
         self._invalid = 0
 
-    @torch.compiler.disable
+    @uncompiled
     def update(self, logits: Tensor, outcomes: Tensor) -> None:
         """Watch a batch, `(n, classes)`, and the class of each row, `(n,)`; its rows are in the order of time."""
         x = read_logits(logits, self.classes)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
+from functools import wraps
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, ParamSpec
 
 import torch
 from torch import Tensor
@@ -24,6 +26,20 @@ MOST_BINS = 32767
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 """Whether kernels run on the CPU, in Triton's interpreter: for tests without a GPU."""
+
+
+P = ParamSpec("P")
+
+
+def uncompiled(method: Callable[P, None]) -> Callable[P, None]:
+    """Return a method that `torch.compile` leaves alone; what it takes is imported only if that is there already."""
+
+    @wraps(method)
+    def run(*args: P.args, **options: P.kwargs) -> None:
+        plain = "torch._dynamo" not in sys.modules
+        (method if plain else torch.compiler.disable(method))(*args, **options)
+
+    return run
 
 
 def runs_kernels(rows: Tensor) -> bool:

@@ -20,6 +20,7 @@ from treecal.torch._read import (
     read_outcomes,
     runs_kernels,
     space_of,
+    uncompiled,
     valid_rows,
 )
 
@@ -154,7 +155,7 @@ class Recalibrate(nn.Module):
                     found += trust * torch.softmax(slope * logs + bias, 1)
             return found
 
-    @torch.compiler.disable
+    @uncompiled
     def observe(self, logits: Tensor, outcomes: Tensor) -> None:
         """Learn the outcomes of a batch, row by row in order. Invalid rows are left out and counted in `invalid`.
 

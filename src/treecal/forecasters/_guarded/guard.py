@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from contextlib import suppress
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -18,14 +18,23 @@ from treecal.forecast import Forecast
 from treecal.forecasters._base import Forecaster, LockedForecaster, reach
 from treecal.forecasters._binary_grid import BinaryGrid
 from treecal.forecasters._codebook import Codebook
+from treecal.forecasters._harmonic import Harmonic
 from treecal.forecasters._tally import Tally
 from treecal.forecasters._tracker import Tracker
 from treecal.forecasters._tree.treecal import TreeCal
 from treecal.geometry import ConvexSet, Norm, Simplex, as_norm
 from treecal.theory import Certificate
 
-RESERVE = 0.2
-"""The share of the budget that must be free before a suspended eager part forecasts again."""
+BUDGET = 0.1
+"""What every round earns the eager part, as a share of what one of its own earns besides."""
+CREDIT = 10
+"""What the eager part may err before it has earned anything, in diameters of the set."""
+FAIR = 0.5
+"""The most that a round of its own earns it, in diameters."""
+BLOCK = 4096
+"""Rounds after which the default safe part starts anew."""
+BINS = 16
+"""Those of the default safe part of two classes."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +47,10 @@ class GuardReport:
         Number of outcomes.
     eager_rounds, safe_rounds
         How many of them each part forecast.
-    eager_error, safe_error
-        The total calibration error of those rounds, in the guard's norm; of points on a tree, by node.
+    eager_error
+        The total calibration error of the eager part's rounds, in the guard's norm; of points on a tree, by node.
+    safe_bound
+        What that of the safe part's rounds is at most.
     budget
         What the eager part's error may reach in the coming round, in total.
     left
@@ -50,7 +61,7 @@ class GuardReport:
     eager_rounds: int
     safe_rounds: int
     eager_error: float
-    safe_error: float
+    safe_bound: float
     budget: float
     left: float
 
@@ -58,14 +69,10 @@ class GuardReport:
 class Guard:
     """Decides who forecasts: the eager part, if its error so far, plus the diameter, is within the budget; or safe.
 
-    The eager part's error grows by at most the diameter a round, so it never exceeds the budget. The budget is
-    `κ` times the greatest error so far of a second copy of safe that forecasts every round unannounced ("measured"); or
-    `κ` times safe's bound; or `error` times the rounds.
+    See `Guarded` for the budget and the theorem.
     """
 
-    def __init__(
-        self, space: ConvexSet, safe: Forecaster, *, budget: float, norm: Norm, error: float | None, measured: bool
-    ) -> None:
+    def __init__(self, space: ConvexSet, safe: Forecaster, *, budget: float, norm: Norm, error: float | None) -> None:
         for name, value in (("budget", budget), ("error", error)):
             if not (value is None and name == "error") and not (
                 isinstance(value, int | float | np.number) and 0 <= value < math.inf
@@ -73,17 +80,21 @@ class Guard:
                 raise ParameterError.expected(name, value, "a number of 0 or more")
         if not isinstance(safe, Forecaster) or safe.rounds or safe.space != space:
             raise ParameterError.expected("safe", safe, f"a new Forecaster on {space!r}")
-        if not isinstance(measured, bool):
-            raise ParameterError.expected("measured", measured, "True or False")
-        self.norm, self.diameter = norm, reach(space, norm)
-        self.budget, self.error, self.measured = float(budget), None if error is None else float(error), measured
-        self.space, self.safe = space, deepcopy(safe)
-        self.shadow = deepcopy(safe) if error is None and measured else None
-        self.eager_tally, self.safe_tally, self.shadow_tally = (Tally.empty(norm, space.dim) for _ in range(3))
-        self.rounds, self.peak = 0, 0.0  # peak: the shadow's greatest error so far, or safe's bound
-        self.suspended = False  # whether safe forecast the last round
-        if error is None and not measured:
-            self._bound(1)  # raises where there is none
+        self.norm = norm
+        self.diameter = reach(space, norm)
+        self.budget = float(budget)
+        self.error = None if error is None else float(error)
+        self.space = space
+        self.safe = deepcopy(safe)
+        self.tally = Tally.empty(norm, space.dim)
+        self._bounds: dict[int, float] = {}
+        self.rounds = 0
+        self.best = 0.0  # the most by which what the eager part earned ever exceeded its error
+        self.rate = 0.0
+        if error is None:
+            self.bound(1)  # raises where there is none
+            self.rate = min(safe._rate(norm), FAIR * self.diameter)
+        self.credit = CREDIT * self.diameter if error is None and budget else 0.0
         self._opened()
 
     @property
@@ -91,50 +102,46 @@ class Guard:
         """The budget for the coming round."""
         if self.error is not None:
             return self.error * (self.rounds + 1)
-        safe = self.safe_tally
-        if self.shadow is None or not safe.rounds:
-            return self.budget * self.peak
-        # An adversary that answers the eager part may mislead the shadow. Then safe's own rounds tell what its error
-        # would be; where they are few they tell little, and the shadow's error is less.
-        return self.budget * min(self.peak, safe.total * (self.rounds / safe.rounds))
+        return self._credit(self.rounds) + self.rate * (self.tally.rounds + 1) - self.best
+
+    def _credit(self, rounds: int) -> float:
+        """Return what the eager part may err beyond what it earns in its own rounds."""
+        if self.rate:
+            return self.credit + self.budget * self.rate * rounds
+        # The bound at the last power of two: the budget never falls, and is known beforehand.
+        return self.credit + self.budget * self.bound(1 << (rounds.bit_length() - 1)) if rounds else self.credit
 
     def _opened(self) -> Guard:
         """Decide who forecasts the coming round."""
-        # Once suspended, the eager part waits for a part of the budget to be free, and then forecasts for a while:
-        # single rounds, in which its points do not repeat, would cost it most.
-        share = 1 - RESERVE if self.suspended else 1.0
-        self.open = self.eager_tally.total + self.diameter <= share * self.allowed
+        self.open = self.tally.total + self.diameter <= self.allowed
         return self
 
     def after(self, announced: Forecast, outcome: Array) -> Guard:
         """Return the guard after a round, given what was announced in it."""
-        twin, rounds = object.__new__(Guard), self.rounds + 1
-        vars(twin).update(vars(self))
+        twin = object.__new__(Guard)
+        vars(twin).update(vars(self), rounds=self.rounds + 1)
         if self.open:
-            twin.eager_tally = self.eager_tally.after(announced, outcome)
+            twin.tally = self.tally.after(announced, outcome)
+            earned = self.budget * self.rate * twin.rounds + self.rate * twin.tally.rounds
+            twin.best = max(self.best, earned - twin.tally.total)
         else:
-            twin.safe_tally = self.safe_tally.after(announced, outcome)
             twin.safe = self.safe._fork()
             twin.safe._learn(outcome)
-        if self.shadow is not None:
-            twin.shadow_tally = self.shadow_tally.after(self.shadow._announce(), outcome)
-            twin.shadow = self.shadow._fork()
-            twin.shadow._learn(outcome)
-            twin.peak = max(self.peak, twin.shadow_tally.total)
-        elif self.error is None and rounds & (rounds - 1) == 0:
-            # The bound of the last power of two: the budget never falls, and is known beforehand.
-            twin.peak = max(self.peak, self._bound(rounds))
-        twin.rounds, twin.suspended = rounds, not self.open
         return twin._opened()
 
-    def _bound(self, rounds: int) -> float:
-        found = self.safe.certificate(self.norm, rounds=rounds)
-        if found is None:
-            raise UnsupportedError(
-                f"{self.safe!r} has no certificate in {self.norm!r}, so there is no budget.",
-                hint="measured=True, or error= for a budget of your own.",
-            )
-        return found.bound * rounds
+    def bound(self, rounds: int) -> float:
+        """Return safe's bound on its total error."""
+        if rounds not in self._bounds:
+            found = self.safe.certificate(self.norm, rounds=rounds)
+            if found is None:
+                raise UnsupportedError(
+                    f"{self.safe!r} has no certificate in {self.norm!r}, so there is no budget.",
+                    hint="error= for a budget of your own.",
+                )
+            if len(self._bounds) > 100:
+                self._bounds.clear()
+            self._bounds[rounds] = found.bound * rounds
+        return self._bounds[rounds]
 
     def certify(self, norm: Norm, rounds: int) -> Certificate | None:
         """Return the guarantee of the whole: the budget and safe's bound, added."""
@@ -143,79 +150,90 @@ class Guard:
         found = self.safe.certificate(norm, rounds=rounds)
         if found is None:
             return None
-        if self.error is None:
-            bound, why = (1 + self.budget) * found.bound, f"{1 + self.budget:g} × {found.why}"
-        else:
-            bound, why = self.error + found.bound, f"{self.error:g} + {found.why}"
-        return Certificate(min(bound, self.diameter), f"guard: {why}")  # no error is greater
+        more = self.error if self.error is not None else self._credit(rounds) / rounds
+        return Certificate(min(found.bound + more, self.diameter), f"guard: {more:.3g} + {found.why}")
+
+    def certify_more(self, rounds: int) -> float:
+        """Return the bound on the total error after so many rounds more, given what the eager part's is so far."""
+        eager, safe = self.tally.rounds, self.safe.rounds
+        most = self._credit(self.rounds + rounds) + self.rate * eager - self.best
+        if self.error is not None:
+            most = self.error * (self.rounds + rounds)
+        return most + self.bound(safe + rounds)
 
     def report(self) -> GuardReport:
         """Return what the guard did so far."""
-        eager, safe, allowed = self.eager_tally, self.safe_tally, self.allowed
-        return GuardReport(
-            self.rounds, eager.rounds, safe.rounds, eager.total, safe.total, allowed, allowed - eager.total
-        )
+        eager, allowed = self.tally, self.allowed
+        rounds = self.safe.rounds
+        try:
+            bound = self.bound(rounds) if rounds else 0.0
+        except UnsupportedError:
+            bound = rounds * self.diameter
+        return GuardReport(self.rounds, eager.rounds, rounds, eager.total, bound, allowed, allowed - eager.total)
 
     def get_state(self) -> dict[str, Any]:
         """Return the state, as arrays, numbers and dictionaries of them."""
-        tallies = {name: getattr(self, name).get_state() for name in _TALLIES}
-        shadow = {} if self.shadow is None else {"shadow": self.shadow.get_state()}
-        numbers = {"rounds": self.rounds, "peak": self.peak, "suspended": self.suspended}
-        return numbers | {"safe": self.safe.get_state()} | tallies | shadow
+        parts = {"safe": self.safe.get_state(), "eager": self.tally.get_state()}
+        return {"rounds": self.rounds, "best": self.best} | parts
 
     def resumed(self, state: Any) -> Guard:
         """Return the guard of such a state, once it is found to be valid."""
-        shadowed = ["shadow"] * (self.shadow is not None)
-        check_names("the guard", state, ["rounds", "peak", "suspended", "safe", *_TALLIES, *shadowed])
-        if not isinstance(state["suspended"], bool):
-            raise SnapshotError("whether the eager part is suspended is not True or False.")
+        check_names("the guard", state, ["rounds", "best", "safe", "eager"])
         check_count("rounds", state["rounds"])
         twin, rounds = object.__new__(Guard), int(state["rounds"])
-        check_number("the peak", state["peak"], least=0.0, most=self.diameter * rounds * (1 + 1e-6))
-        vars(twin).update(vars(self))
-        twin.safe = self.safe._fork()
-        twin.safe.set_state(state["safe"])
-        if self.shadow is not None:
-            twin.shadow = self.shadow._fork()
-            twin.shadow.set_state(state["shadow"])
-        for name in _TALLIES:
-            setattr(twin, name, getattr(self, name).resumed(state[name], self.space))
-        counts = [twin.eager_tally.rounds + twin.safe_tally.rounds, twin.shadow_tally.rounds, twin.safe.rounds]
-        expected = [rounds, rounds * len(shadowed), twin.safe_tally.rounds]
-        if twin.shadow is not None:
-            counts, expected = [*counts, twin.shadow.rounds], [*expected, rounds]
-        if counts != expected:
+        check_number(
+            "what is left at best", state["best"], least=0.0, most=(1 + self.budget) * self.rate * rounds * (1 + 1e-6)
+        )
+        safe = self.safe._fork()
+        safe.set_state(state["safe"])
+        tally = self.tally.resumed(state["eager"], self.space)
+        if tally.rounds + safe.rounds != rounds:
             raise SnapshotError(f"the parts of the guard do not agree on {rounds} rounds.")
-        twin.rounds, twin.peak, twin.suspended = rounds, float(state["peak"]), state["suspended"]
+        vars(twin).update(vars(self), rounds=rounds, best=float(state["best"]), safe=safe, tally=tally)
         return twin._opened()
 
 
-_TALLIES = "eager_tally", "safe_tally", "shadow_tally"
-
-
-def default_safe(space: ConvexSet) -> Forecaster:
+def default_safe(space: ConvexSet, norm: Norm) -> Forecaster:
     """Return the certified forecaster for a guard: the best bound among those whose cost a round does not grow."""
-    return BinaryGrid(space) if isinstance(space, Simplex) and space.dim == 2 else TreeCal(space)
+    if isinstance(space, Simplex) and space.dim == 2:
+        return BinaryGrid(space, bins=BINS)
+    harmonic = Harmonic(space, block=BLOCK)
+    try:
+        harmonic.certificate(norm, rounds=1)
+    except UnsupportedError:
+        return TreeCal(space)
+    return harmonic
 
 
 class Guarded(LockedForecaster):
     """Good on ordinary streams, certified on every stream: an eager forecaster under the guard of a safe one.
 
     The eager part forecasts a round only if the calibration error of its rounds so far, plus the set's diameter, is
-    within a budget; once suspended, only when a fifth of the budget is free again. Otherwise the safe part forecasts,
-    and it learns the outcomes of its own rounds only. By
-    default the eager part is `Codebook(Tracker(space))`, and the safe part a certified forecaster whose cost a round
-    does not grow: `BinaryGrid` for two classes, `TreeCal` elsewhere.
+    within a budget. Otherwise the safe part forecasts, and it learns the outcomes of its own rounds only. By default
+    the eager part is `Codebook(Tracker(space))`, and the safe part a certified forecaster whose cost a round does not
+    grow: `BinaryGrid` for two classes, `Harmonic` in blocks of 4,096 rounds elsewhere.
 
-    **Theorem.** On every sequence the total error is at most `B_T + U(T)`, with `B_t` the budget and `U` safe's bound
-    on its total error. The eager part's error grows by at most the diameter in a round, and only while it stays within
-    the budget, so it is at most `B_T`. Safe's rounds are a sequence like any other, and their error is at most
-    `U(n) <= U(T)`. The error of all rounds is at most the sum of both, point by point.
+    **The budget.** Let `U(n)` bound safe's total error in `n` rounds, and `r` be a rate at which it grows at least:
+    `U(m) − U(n) >= r·(m − n)`. A round of the eager part's saves safe a round, and so earns `r`; every round earns
+    `κ·r`. After `e` rounds of the eager part among `t`, its error `A` may reach
 
-    The budget is `budget` times the greatest error so far of a second copy of safe, which forecasts every round
-    unannounced; or, if that is less, times the error that safe's own rounds suggest for all of them. It never exceeds
-    `budget·U(T)`, so the total error is at most `(1 + budget)·U(T)`. It grows with time: after the eager part was
-    suspended it is tried again, at a cost that is always within the budget.
+        B = c + E − M,    E = r·e + κ·r·t,
+
+    with `κ` the `budget`, `c` a credit of ten diameters to begin with, and `M` the most that `E − A` has been after one
+    of its rounds: what it earned and did not spend is not saved up, so that a stream that was kind for long is not
+    given more to lose. The budget grows with every round: after the eager part was suspended, it is tried again. Of
+    safe parts that do not know their rate `r` is 0, and `κ·U(t)` takes the place of `κ·r·t`. `r` is at most half the
+    diameter.
+
+    **Theorem.** After `T` rounds the total error is at most `c + κ·r·T + U(T)`, whatever the outcomes. *Proof.* A round
+    adds at most the diameter to `A`, and the eager part forecasts only where that is within `B`; so `A <= c + κ·r·T +
+    r·e`, as `M >= 0`. Safe's rounds are a sequence like any other: their error is at most `U(T − e) <= U(T) − r·e`. The
+    error of all rounds is at most the sum of both, point by point.
+
+    **From any round on**, `n` rounds later, the total error is at most `A + c + κ·r·(n + m) + U(s + n)`, with `A` of
+    now, `s` the rounds of safe, and `m` those since the eager part last forecast: after `f` more rounds of the eager
+    part its error is at most `A + c + κ·r·(n + m) + r·f`, as `M >= E − A` after its last round, and safe's is at most
+    `U(s + n − f)`. See `certificate(after=)`.
 
     Costs about as much a round as its parts together; with the default parts a constant.
 
@@ -229,14 +247,11 @@ class Guarded(LockedForecaster):
     safe
         A new forecaster with a certificate.
     budget
-        The share `κ` of safe's error that the eager part may add.
+        The share `κ`: what every round earns the eager part, in those of its own.
     norm
         The norm of the errors and of the guarantee; by default ℓ1 on the simplex, ℓ2 elsewhere.
     error
-        Instead of a share: the eager part may add this much to the error per round, `B_t = error·t`.
-    measured
-        Whether the budget follows the error safe would have on this sequence, or (False) safe's bound, which leaves
-        the eager part more room.
+        Instead: the eager part may add this much to the error per round, `B = error·t`.
 
     Examples
     --------
@@ -245,16 +260,16 @@ class Guarded(LockedForecaster):
     >>> space = tc.Simplex(3)
     >>> outcomes = regime_switches(space, 2000, np.random.default_rng(0))
     >>> f = tc.Guarded(space)
-    >>> round(play(f, outcomes).error("l1"), 2), round(play(tc.TreeCal(space), outcomes).error("l1"), 2)
-    (0.12, 0.38)
+    >>> round(play(f, outcomes).error("l1"), 2), round(play(tc.Harmonic(space), outcomes).error("l1"), 2)
+    (0.08, 0.4)
     >>> f.report().safe_rounds
-    13
-    >>> round(f.certificate("l1", rounds=10**6).bound, 2)
-    1.26
+    0
+    >>> round(f.certificate("l1", rounds=10_000).bound, 2)
+    0.55
     """
 
     name = "guarded"
-    _fields = ("space", "eager", "safe", "budget", "norm", "error", "measured")
+    _fields = ("space", "eager", "safe", "budget", "norm", "error")
     symmetric = False
 
     def __init__(
@@ -263,19 +278,19 @@ class Guarded(LockedForecaster):
         *,
         eager: Forecaster | None = None,
         safe: Forecaster | None = None,
-        budget: float = 0.5,
+        budget: float = BUDGET,
         norm: Norm | str | None = None,
         error: float | None = None,
-        measured: bool = True,
     ) -> None:
         super().__init__(space)
         self.norm = space.default_norm if norm is None else as_norm(norm)
-        safe = default_safe(space) if safe is None else safe
-        guard = Guard(space, safe, budget=budget, norm=self.norm, error=error, measured=measured)
+        safe = default_safe(space, self.norm) if safe is None else safe
+        guard = Guard(space, safe, budget=budget, norm=self.norm, error=error)
         eager = Codebook(Tracker(space)) if eager is None else eager
         if not isinstance(eager, Forecaster) or eager.rounds or eager.space != space:
             raise ParameterError.expected("eager", eager, f"a new Forecaster on {space!r}")
-        self.budget, self.error, self.measured = guard.budget, guard.error, measured
+        self.budget = guard.budget
+        self.error = guard.error
         self._now = deepcopy(eager), guard
 
     @property
@@ -351,22 +366,32 @@ class Guarded(LockedForecaster):
     def _certify(self, norm: Norm, rounds: int) -> Certificate | None:
         return self._now[1].certify(norm, rounds)
 
+    def _certify_more(self, norm: Norm, rounds: int) -> Certificate | None:
+        guard = self._now[1]
+        whole = super()._certify_more(norm, rounds)
+        if whole is None:
+            return None
+        bound = guard.certify_more(rounds) / (guard.rounds + rounds)
+        return replace(whole, bound=bound, why="guard, as it stands") if bound < whole.bound else whole
+
     def _usual(self, value: Any, default: Any) -> bool:
         if isinstance(value, Forecaster):
-            return repr(value) in (repr(Codebook(Tracker(self.space))), repr(default_safe(self.space)))
+            return repr(value) in (repr(Codebook(Tracker(self.space))), repr(default_safe(self.space, self.norm)))
         return super()._usual(value, default) or (default is None and value == self.space.default_norm)
 
     @classmethod
     def tuned(cls, space: ConvexSet, norm: Norm, *, rounds: int) -> Forecaster:
         """Return the guard of the safe part with its best parameters."""
-        safe = type(default_safe(space)).tuned(space, norm, rounds=rounds)
-        return cls(space, safe=safe, norm=norm)
+        safe = default_safe(space, norm)
+        return cls(
+            space, safe=safe if isinstance(safe, Harmonic) else safe.tuned(space, norm, rounds=rounds), norm=norm
+        )
 
     @classmethod
     def examples(cls, space: ConvexSet) -> Iterator[Forecaster]:
         """Yield guards with the three kinds of budget, and codebooks, which have no name of their own."""
         with suppress(UnsupportedError):  # a set that does not know its size
             yield cls(space)
-            yield cls(space, eager=Tracker(space), safe=TreeCal(space, arity=2), budget=0.2)
+            yield cls(space, eager=Tracker(space), safe=TreeCal(space, arity=2), budget=0.5)
             yield cls(space, eager=TreeCal(space, arity=3), error=0.1)
             yield from Codebook.examples(space)

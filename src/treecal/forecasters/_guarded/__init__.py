@@ -1,0 +1,1 @@
+"""Guarded: the class, and many of them at once."""
