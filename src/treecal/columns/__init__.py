@@ -1,14 +1,8 @@
 """Rows in arrays: a `Schema` says what a kind keeps of each stream, `Columns` keeps it, `Streams` learn."""
 
-from treecal.columns._columns import ROUNDS as ROUNDS, Columns, Field, Schema, check_state
-from treecal.columns._forecasts import Forecasts, ListedForecasts as ListedForecasts, TreeForecasts as TreeForecasts
-from treecal.columns._packing import check_records as check_records, pack, unpack
-from treecal.columns._streams import (
-    ColumnStreams,
-    RowError as RowError,
-    Streams as Streams,
-    add_outcome as add_outcome,
-    waves as waves,
-)
+from treecal.columns._columns import ROUNDS, Columns, Field, Schema, check_state
+from treecal.columns._forecasts import Forecasts, ListedForecasts, TreeForecasts
+from treecal.columns._packing import check_records, pack, unpack
+from treecal.columns._streams import ColumnStreams, RowError, Streams, add_outcome, waves
 
 __all__ = ["ColumnStreams", "Columns", "Field", "Forecasts", "Schema", "check_state", "pack", "unpack"]

@@ -3,53 +3,47 @@
 import inspect
 
 from treecal.correctors import _forgetting
-from treecal.correctors._base import REGISTRY, Corrector
-
-# For the other rooms.
-# isort: off
 from treecal.correctors._auto import AutoCorrector
-from treecal.correctors._batch import Batch as Batch, Group as Group
+from treecal.correctors._base import REGISTRY, Corrector, Scored
+from treecal.correctors._batch import Batch, Group, one_each
 from treecal.correctors._by_group import ByGroup
-from treecal.correctors._calibeating import calibeating_bound
 from treecal.correctors._chain import Chain
-from treecal.correctors._few_scalings import BetaCalibration, PlattScaling, TemperatureScaling
-from treecal.correctors._forgetting import tracking_bound
+from treecal.correctors._forgetting import calibeating_bound, tracking_bound
 from treecal.correctors._gated import Gated, Switch
 from treecal.correctors._groups import ByKey, Cells, Centroids, Groups, TopClass
 from treecal.correctors._guarded import GuardedCorrector
 from treecal.correctors._isotonic import IsotonicCalibration
-from treecal.correctors._matrix import MatrixScaling
 from treecal.correctors._mixture import History, Mixture
 from treecal.correctors._multicalibrator import Multicalibrator, multicalibration_bound
-from treecal.correctors._names import saved_names as saved_names
+from treecal.correctors._names import read_name, saved_names
+from treecal.correctors._newton_kernels import FIRST, Newton
 from treecal.correctors._recalibrator import Recalibrator
-from treecal.correctors._report import Correction, Scores
 from treecal.correctors._scaling import Scaling
-from treecal.correctors._scores import Round as Round, Sums as Sums, Tallies as Tallies
-from treecal.correctors._valid import (
-    announce_many_valid as announce_many_valid,
-    announce_valid as announce_valid,
-    check_weight as check_weight,
-    learn_many_valid as learn_many_valid,
-    learn_valid as learn_valid,
-    learns_at_once as learns_at_once,
-    merged_report as merged_report,
-    valid_forecast as valid_forecast,
-    valid_forecasts as valid_forecasts,
-    valid_groups as valid_groups,
+from treecal.correctors._scaling_kinds import (
+    BetaCalibration,
+    MatrixScaling,
+    PlattScaling,
+    TemperatureScaling,
+    VectorScaling,
 )
-
-# isort: on
-from treecal.correctors._base import Scored as Scored
-from treecal.correctors._batch import one_each as one_each
-from treecal.correctors._names import read_name as read_name
-from treecal.correctors._newton_kernels import FIRST as FIRST, Newton as Newton
+from treecal.correctors._scores import Correction, Round, Scores, Sums, Tallies
 from treecal.correctors._stream_scores import (
-    BankScores as BankScores,
-    Scorecards as Scorecards,
-    StreamScores as StreamScores,
+    BankScores,
+    Scorecards,
+    StreamScores,
 )
-from treecal.correctors._vector import VectorScaling
+from treecal.correctors._valid import (
+    announce_many_valid,
+    announce_valid,
+    check_weight,
+    learn_many_valid,
+    learn_valid,
+    learns_at_once,
+    merged_report,
+    valid_forecast,
+    valid_forecasts,
+    valid_groups,
+)
 
 forgetting = _forgetting  # for the other rooms
 

@@ -18,9 +18,8 @@ from treecal.correctors import _forgetting as forgetting
 from treecal.correctors._base import Corrector, Scored
 from treecal.correctors._batch import Batch
 from treecal.correctors._isotonic import IsotonicCalibration
-from treecal.correctors._matrix import MatrixScaling
 from treecal.correctors._recalibrator import Recalibrator
-from treecal.correctors._vector import VectorScaling
+from treecal.correctors._scaling_kinds import MatrixScaling, VectorScaling
 from treecal.exceptions import ParameterError, SnapshotError
 from treecal.forecast import Forecast
 from treecal.geometry import ConvexSet, Simplex

@@ -18,9 +18,8 @@ from treecal._typing import Array
 from treecal._validate import sample_weight
 from treecal.columns import Streams
 from treecal.correctors._batch import Batch, Group, one_each, read_weights
-from treecal.correctors._kept import Kept
+from treecal.correctors._kept import Kept, Opened, checked_opened
 from treecal.correctors._names import plain_name, plain_names
-from treecal.correctors._opened import Opened, checked_opened
 from treecal.correctors._scores import Round, Tallies
 from treecal.exceptions import (
     ForecastError,

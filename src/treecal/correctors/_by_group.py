@@ -13,11 +13,10 @@ from treecal._states import Resume, check_names
 from treecal._typing import Array
 from treecal.correctors._base import Corrector, Scored, checked_part
 from treecal.correctors._batch import Batch, Group
-from treecal.correctors._few_scalings import TemperatureScaling
 from treecal.correctors._groups import Cells
-from treecal.correctors._names import read_name, saved_names
+from treecal.correctors._names import Store, read_name, saved_names
 from treecal.correctors._recalibrator import Recalibrator, nodes_of_group
-from treecal.correctors._store import Store
+from treecal.correctors._scaling_kinds import TemperatureScaling
 from treecal.exceptions import ParameterError, SnapshotError
 from treecal.forecast import Forecast
 from treecal.geometry import ConvexSet, Simplex

@@ -10,10 +10,9 @@ from treecal._states import Resume, check_names
 from treecal._typing import Array
 from treecal.correctors._base import Corrector, Scored, checked_part
 from treecal.correctors._batch import Batch, Group
-from treecal.correctors._few_scalings import TemperatureScaling
 from treecal.correctors._groups import Groups
 from treecal.correctors._recalibrator import Recalibrator
-from treecal.correctors._vector import VectorScaling
+from treecal.correctors._scaling_kinds import TemperatureScaling, VectorScaling
 from treecal.exceptions import ParameterError
 from treecal.forecast import Forecast
 from treecal.geometry import ConvexSet, Simplex

@@ -20,7 +20,7 @@ from treecal.correctors._base import Corrector, Scored, checked_part
 from treecal.correctors._batch import Batch, Group
 from treecal.correctors._groups import Cells
 from treecal.correctors._recalibrator import Recalibrator
-from treecal.correctors._vector import VectorScaling
+from treecal.correctors._scaling_kinds import VectorScaling
 from treecal.exceptions import ParameterError, SnapshotError, UnsupportedError
 from treecal.forecast import Forecast
 from treecal.forecasters import reach

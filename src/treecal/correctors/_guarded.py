@@ -11,7 +11,7 @@ from treecal._states import Resume, check_names
 from treecal._typing import Array
 from treecal.correctors._base import Corrector, Scored, checked_part
 from treecal.correctors._batch import Batch
-from treecal.correctors._vector import VectorScaling
+from treecal.correctors._scaling_kinds import VectorScaling
 from treecal.exceptions import ParameterError, SnapshotError, UnsupportedError
 from treecal.forecast import Forecast
 from treecal.forecasters import (

@@ -13,8 +13,7 @@ from treecal._typing import Array
 from treecal._validate import HEAVIEST, whole_number
 from treecal.correctors._base import Corrector, Scored
 from treecal.correctors._batch import Group
-from treecal.correctors._names import read_name, saved_names
-from treecal.correctors._store import Store
+from treecal.correctors._names import Store, read_name, saved_names
 from treecal.exceptions import ParameterError, SnapshotError
 from treecal.forecast import Forecast
 from treecal.geometry import ConvexSet, Simplex

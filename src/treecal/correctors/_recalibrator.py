@@ -20,8 +20,8 @@ from treecal.correctors._batch import Batch, Group
 from treecal.correctors._group_kernels import GroupState, Rule, Visits, check_copies, check_seen, checked_names
 from treecal.correctors._groups import ByKey, Cells, Centroids, Groups, TopClass
 from treecal.correctors._mean_streams import MeanStreams
-from treecal.correctors._report import Correction
-from treecal.correctors._store import Store
+from treecal.correctors._names import Store
+from treecal.correctors._scores import Correction
 from treecal.exceptions import ParameterError, SnapshotError, UnsupportedError
 from treecal.forecast import Forecast
 from treecal.forecasters import AdaptiveTreeCal, Forecaster, TreeCal, reach

@@ -105,8 +105,6 @@ class Scaling(Corrector):
     _state: Newton
     _fields: ClassVar[tuple[str, ...]] = ("space", "rate", "ridge", "radius", "forget", "scores", "tolerance")
     _least: ClassVar[float] = LEAST
-    _blocks = 1
-    """Into how many equal blocks the curvature falls: block `i` is of the parameters `i`, `i + blocks`, …"""
 
     def __init__(
         self,
@@ -153,6 +151,11 @@ class Scaling(Corrector):
     def theta(self) -> Array:
         """The current parameters: their mean by trust, if there are copies."""
         return np.asarray(np.add.reduce(self._state.trust[:, None] * self._state.theta, axis=0))
+
+    @property
+    def _blocks(self) -> int:
+        """Into how many blocks the curvature falls: block `i` is of the parameters `i`, `i + blocks`, and so on."""
+        return 1
 
     @abstractmethod
     def _identity(self) -> Array:

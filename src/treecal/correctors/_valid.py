@@ -8,9 +8,8 @@ from typing import Any
 from treecal._typing import Array
 from treecal.correctors._base import Corrector
 from treecal.correctors._batch import Batch, Group
-from treecal.correctors._opened import Opened
-from treecal.correctors._report import Correction
-from treecal.correctors._scores import Sums, Tallies
+from treecal.correctors._kept import Opened
+from treecal.correctors._scores import Correction, Sums, Tallies
 from treecal.forecast import Forecast
 
 

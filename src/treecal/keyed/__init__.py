@@ -5,21 +5,7 @@ Nothing heavy is imported before it is used; the extra `spark` installs it.
 
 from treecal.keyed._packing import shard_of
 from treecal.keyed._shard import Errors, Step, advance, correct, errors, forecasts, no_state
-from treecal.keyed._tables import (
-    arrow as arrow,
-    arrow_schema as arrow_schema,
-    pyspark as pyspark,
-    spark_schema as spark_schema,
-)
+from treecal.keyed._tables import arrow, arrow_schema, pyspark, spark_schema
 
-# Imported `as` themselves are names that only other rooms of the package use.
-__all__ = [
-    "Errors",
-    "Step",
-    "advance",
-    "correct",
-    "errors",
-    "forecasts",
-    "no_state",
-    "shard_of",
-]
+# Names that are imported and not listed are for the other rooms of the package.
+__all__ = ["Errors", "Step", "advance", "correct", "errors", "forecasts", "no_state", "shard_of"]

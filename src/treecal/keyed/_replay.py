@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from treecal._typing import Array
-from treecal.engine import Above, Errors, Plan, climb_piece
+from treecal.engine import Above, Errors, Plan, climb_piece, new_treecal
 from treecal.exceptions import FileError, ParameterError, TreeCalError
 from treecal.forecasters import TreeCal
 from treecal.geometry import ConvexSet, Distance, as_distance
@@ -40,8 +40,7 @@ def replay(outcomes: DataFrame, forecaster: ConvexSet | TreeCal, *, arity: int =
     """
     if isinstance(forecaster, ConvexSet):
         forecaster = TreeCal(forecaster, arity=arity)
-    if type(forecaster) is not TreeCal or forecaster.rounds:
-        raise ParameterError.expected("forecaster", forecaster, "a set, or a new TreeCal")
+    forecaster = new_treecal(forecaster, hint="tc.replay takes others.")
     check_columns(arrow_schema(outcomes), forecaster, ("seq", "outcome"))
     return Replayed(outcomes, forecaster)
 

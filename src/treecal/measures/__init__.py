@@ -5,32 +5,17 @@ Every measure is a function of forecasts `P`, `(n, d)` or `(n,)` for class 1 of 
 """
 
 from treecal.measures._calibration import debiased_ece, ece, mce, resolution
-from treecal.measures._cells import MOST_BINS as MOST_BINS, bin_edges as bin_edges, bin_of as bin_of, bin_sql as bin_sql
+from treecal.measures._cells import MOST_BINS, bin_edges, bin_of, bin_sql
 from treecal.measures._gaps import GapSums, atb, smooth_calibration_error
 from treecal.measures._intervals import chance, interval
-from treecal.measures._levels import Chance, Interval, largest_surprise as largest_surprise, mean_interval
-from treecal.measures._payoff import Payoff, best_actions as best_actions, payoff_loss, read_loss as read_loss
-from treecal.measures._reliability import (
-    Bins,
-    Luck,
-    bin_class as bin_class,
-    bin_rows as bin_rows,
-    classwise_ece as classwise_ece,
-    mean_gap as mean_gap,
-)
+from treecal.measures._levels import Chance, Interval, largest_surprise, mean_interval
+from treecal.measures._payoff import Payoff, best_actions, payoff_loss, read_loss
+from treecal.measures._reliability import Bins, Luck, bin_class, bin_rows, classwise_ece, mean_gap
 from treecal.measures._sample_size import SampleSize, sample_size, smallest_effect
 from treecal.measures._scores import accuracy, brier, log_score, skill
-from treecal.measures._verdict import (
-    NEARLY as NEARLY,
-    SOMEWHAT as SOMEWHAT,
-    TELL as TELL,
-    Advice,
-    Verdict,
-    off_among as off_among,
-    percent as percent,
-)
+from treecal.measures._verdict import NEARLY, SOMEWHAT, TELL, Advice, Verdict, off_among, percent
 
-# Imported `as` themselves are names that only other rooms of the package use.
+# Names that are imported and not listed are for the other rooms of the package.
 __all__ = [
     "Advice",
     "Bins",

@@ -12,7 +12,7 @@ from treecal._validate import whole_number
 from treecal.exceptions import ParameterError
 from treecal.measures._cells import Cells, Kind, View
 from treecal.measures._levels import Law, Square, law_of
-from treecal.measures._log import read_log, whole
+from treecal.measures._log import Parts, measured
 from treecal.measures._reliability import Bins, law_of_bins
 
 
@@ -51,8 +51,7 @@ def ece(
     >>> ece([0.75, 0.75, 0.75, 0.75], [1, 1, 0, 0], view=1)
     0.25
     """
-    log = read_log(P, y, weights)
-    return EceParts(log.forecasts, log.weights, view=view, bins=bins, kind=kind).value(log.outcomes)
+    return measured(EceParts, P, y, weights, view, bins, kind)
 
 
 def debiased_ece(
@@ -96,8 +95,7 @@ def debiased_ece(
     >>> round(ece(wrong, y, view=1), 3), round(debiased_ece(wrong, y, view=1), 3)
     (0.103, 0.109)
     """
-    log = read_log(P, y, weights)
-    return SquareParts(log.forecasts, log.weights, view=view, bins=bins, kind=kind, squared=squared).value(log.outcomes)
+    return measured(SquareParts, P, y, weights, view, bins, kind, squared)
 
 
 def mce(
@@ -127,8 +125,7 @@ def mce(
     >>> round(mce(p, y, view=1), 2), round(mce(p, y, view=1, least=1), 2)
     (0.05, 0.7)
     """
-    log = read_log(P, y, weights)
-    return MceParts(log.forecasts, log.weights, view=view, bins=bins, kind=kind, least=least).value(log.outcomes)
+    return measured(MceParts, P, y, weights, view, bins, kind, least)
 
 
 def resolution(
@@ -153,23 +150,16 @@ def resolution(
     >>> resolution([0.9, 0.9, 0.1, 0.1] * 50, [1, 1, 0, 0] * 50)
     0.5025...
     """
-    log = read_log(P, y, weights)
-    return ResolutionParts(log.forecasts, log.weights, bins=bins, kind=kind).value(log.outcomes)
+    return measured(ResolutionParts, P, y, weights, bins, kind)
 
 
-class EceParts:
+class EceParts(Parts):
     """Plain errors: the weight and the summed gap of each cell."""
-
-    debiased = False
-    bounds = (0.0, 1.0)
 
     def __init__(
         self, forecasts: Array, weights: Array, view: View = "top", bins: int = 15, kind: Kind = "width"
     ) -> None:
         self.cells = Cells(forecasts, weights, view, bins, kind)
-
-    def value(self, y: Integers) -> float:
-        return whole(self, y)
 
     def sums(self, y: Integers, chunk: Integers, chunks: int) -> Array:
         weight, outcome, forecast = self.cells.sums(y, chunk, chunks)
@@ -272,11 +262,10 @@ class SquareParts(EceParts, Square):
         return [Bins(*each, self._worth) for each in zip(forecast, weight, outcome, strict=True)]
 
 
-class ResolutionParts:
+class ResolutionParts(Parts):
     """Resolution: the weight and the summed outcome of each cell."""
 
     debiased = True
-    bounds = (0.0, 1.0)
 
     def __init__(self, forecasts: Array, weights: Array, bins: int = 15, kind: Kind = "mass") -> None:
         self._weights = weights

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,7 @@ from treecal._typing import Array, Integers
 from treecal._validate import whole_number
 from treecal.exceptions import ParameterError
 from treecal.measures._levels import Law, Square, law_of
-from treecal.measures._log import read_log, sum_by
+from treecal.measures._log import Parts, measured, read_log, sum_by
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,8 +120,7 @@ def atb(P: ArrayLike, y: ArrayLike, *, weights: ArrayLike | None = None) -> floa
     ATB of the truth 0.00033, of always 1/2 0.00054
     ECE of the truth 0.039, of always 1/2 0.019
     """
-    log = read_log(P, y, weights)
-    return AtbParts(log.forecasts, log.weights).value(log.outcomes)
+    return measured(AtbParts, P, y, weights)
 
 
 def smooth_calibration_error(P: ArrayLike, y: ArrayLike, *, weights: ArrayLike | None = None) -> float:
@@ -146,8 +145,7 @@ def smooth_calibration_error(P: ArrayLike, y: ArrayLike, *, weights: ArrayLike |
     >>> round(smooth_calibration_error([0.49, 0.51], [1, 0]), 4)          # nearly the same forecast
     0.0051
     """
-    log = read_log(P, y, weights)
-    return SmoothParts(log.forecasts, log.weights).value(log.outcomes)
+    return measured(SmoothParts, P, y, weights)
 
 
 _GRID = 256
@@ -155,11 +153,8 @@ _COARSE = 64
 _FINE = 1 << 13
 
 
-class _GapParts(ABC):
+class _GapParts(Parts):
     """A mean over classes: exact in `value`; from gaps by forecasts rounded to a grid in `read`, which draws need."""
-
-    debiased = False
-    bounds = (0.0, 1.0)
 
     def __init__(self, forecasts: Array, weights: Array) -> None:
         classes = forecasts.shape[1]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -67,7 +69,7 @@ def read_weights(weights: ArrayLike | None, n: int) -> Array:
     return found
 
 
-class Parts(Protocol):
+class Parts(ABC):
     """A measure of given forecasts and weights, that depends on the outcomes through sums over rows only.
 
     Attributes
@@ -78,15 +80,18 @@ class Parts(Protocol):
         Whether `value` has no bias to first order, though what `read` says may have one.
     """
 
-    bounds: tuple[float, float]
-    debiased: bool
+    bounds: tuple[float, float] = (0.0, 1.0)
+    debiased = False
 
     def value(self, y: Integers) -> float:
         """Return the measure."""
+        return float(self.read(self.sums(y, np.zeros(len(y), np.int64), 1))[0])
 
+    @abstractmethod
     def sums(self, y: Integers, chunk: Integers, chunks: int) -> Array:
         """Return the sums of the rows of each chunk, `(chunks, s)`."""
 
+    @abstractmethod
     def read(self, sums: Array) -> Array:
         """Return the measure, or its plain version, from sums over all rows, `(r, s)`: one value for each."""
 
@@ -97,6 +102,9 @@ def sum_by(group: Integers, values: Array, groups: int = 0) -> Array:
     return found
 
 
-def whole(parts: Parts, y: Integers) -> float:
-    """Return what is read from the sums of all rows."""
-    return float(parts.read(parts.sums(y, np.zeros(len(y), np.int64), 1))[0])
+def measured(
+    make: Callable[..., Parts], P: ArrayLike, y: ArrayLike, weights: ArrayLike | None, *args: Any, **options: Any
+) -> float:
+    """Return a measure of rows, which are checked first."""
+    log = read_log(P, y, weights)
+    return make(log.forecasts, log.weights, *args, **options).value(log.outcomes)

@@ -14,7 +14,7 @@ from treecal._typing import Array, Integers
 from treecal._validate import finite_array
 from treecal.exceptions import LossError, ParameterError
 from treecal.measures._levels import Chance, Interval, unseen
-from treecal.measures._log import read_log, sum_by
+from treecal.measures._log import Parts, measured, sum_by
 
 _MOST = 1 << 24
 _RARE = 1 << 22
@@ -60,14 +60,11 @@ def payoff_loss(
     >>> payoff_loss([0.2] * 4, [1, 0, 1, 0], loss)
     1.0
     """
-    log = read_log(P, y, weights)
-    return PayoffParts(log.forecasts, log.weights, loss=loss, by=by).value(log.outcomes)
+    return measured(PayoffParts, P, y, weights, loss, by)
 
 
-class PayoffParts:
+class PayoffParts(Parts):
     """Pay-off loss: the weight of each class in each group."""
-
-    debiased = False
 
     def __init__(
         self, forecasts: Array, weights: Array, loss: ArrayLike, by: Literal["action", "forecast"] = "action"
@@ -86,9 +83,6 @@ class PayoffParts:
             raise ParameterError.expected("by", by, "'action' or 'forecast'")
         self._classes = classes
         self.bounds = (0.0, float(np.ptp(self._loss, axis=0).max()))
-
-    def value(self, y: Integers) -> float:
-        return float(self.read(self.sums(y, np.zeros_like(y), 1))[0])
 
     def sums(self, y: Integers, chunk: Integers, chunks: int) -> Array:
         width = len(self._taken) * self._classes

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from treecal._typing import Array, Integers
 from treecal.exceptions import ParameterError
 from treecal.measures._levels import largest_surprise
-from treecal.measures._log import read_forecasts, read_log, sum_by, whole
+from treecal.measures._log import Parts, measured, read_forecasts, sum_by
 
 Score = Literal["brier", "log", "accuracy"]
 
@@ -34,8 +34,7 @@ def brier(P: ArrayLike, y: ArrayLike, *, weights: ArrayLike | None = None) -> fl
     >>> brier([[0.5, 0.5], [1, 0]], [0, 0])
     0.25
     """
-    log = read_log(P, y, weights)
-    return whole(ScoreParts(log.forecasts, log.weights, "brier"), log.outcomes)
+    return measured(ScoreParts, P, y, weights, "brier")
 
 
 def log_score(P: ArrayLike, y: ArrayLike, *, weights: ArrayLike | None = None) -> float:
@@ -51,8 +50,7 @@ def log_score(P: ArrayLike, y: ArrayLike, *, weights: ArrayLike | None = None) -
     >>> round(log_score([[0.5, 0.5], [1, 0]], [0, 0]), 4)
     0.3466
     """
-    log = read_log(P, y, weights)
-    return whole(ScoreParts(log.forecasts, log.weights, "log"), log.outcomes)
+    return measured(ScoreParts, P, y, weights, "log")
 
 
 def accuracy(P: ArrayLike, y: ArrayLike, *, weights: ArrayLike | None = None) -> float:
@@ -68,8 +66,7 @@ def accuracy(P: ArrayLike, y: ArrayLike, *, weights: ArrayLike | None = None) ->
     >>> accuracy([[0.7, 0.3], [1, 0]], [1, 0])
     0.5
     """
-    log = read_log(P, y, weights)
-    return whole(ScoreParts(log.forecasts, log.weights, "accuracy"), log.outcomes)
+    return measured(ScoreParts, P, y, weights, "accuracy")
 
 
 def skill(
@@ -99,8 +96,7 @@ def skill(
     >>> skill([0.5, 0.5, 0.5, 0.5], [1, 1, 0, 0])
     0.0
     """
-    log = read_log(P, y, weights)
-    return whole(SkillParts(log.forecasts, log.weights, score, climatology), log.outcomes)
+    return measured(SkillParts, P, y, weights, score, climatology)
 
 
 class _Each:
@@ -129,7 +125,7 @@ class _Each:
         return logs
 
 
-class ScoreParts:
+class ScoreParts(Parts):
     """The mean of a score: its sum and the weight."""
 
     debiased = True
@@ -143,9 +139,6 @@ class ScoreParts:
         if score == "log":
             self.most = largest_surprise(forecasts.max(axis=1), forecasts.shape[1])
 
-    def value(self, y: Integers) -> float:
-        return whole(self, y)
-
     def sums(self, y: Integers, chunk: Integers, chunks: int) -> Array:
         each = self._weights * self._each(y)
         return np.stack([sum_by(chunk, v, chunks) for v in (each, self._weights)], axis=1)
@@ -155,10 +148,9 @@ class ScoreParts:
         return found
 
 
-class SkillParts:
+class SkillParts(Parts):
     """Skill: the sum of a score, and the weight of each class."""
 
-    debiased = False
     bounds = (-np.inf, 1.0)
 
     def __init__(
@@ -173,9 +165,6 @@ class SkillParts:
         self._base = None if climatology is None else read_forecasts(np.atleast_2d(climatology))[0]
         if self._base is not None and len(self._base) != forecasts.shape[1]:
             raise ParameterError(f"climatology has {len(self._base)} classes, the forecasts {forecasts.shape[1]}.")
-
-    def value(self, y: Integers) -> float:
-        return whole(self, y)
 
     def sums(self, y: Integers, chunk: Integers, chunks: int) -> Array:
         width = self._classes

@@ -2,12 +2,7 @@
 
 from treecal.monitor._alarm import Alarm
 from treecal.monitor._monitor import Monitor
-from treecal.monitor._streams import (
-    StreamEvidence,
-    WatchedStreams as WatchedStreams,
-    discovered as discovered,
-    discoveries,
-)
+from treecal.monitor._streams import StreamEvidence, WatchedStreams, discovered, discoveries
 from treecal.monitor._watched import Watched
 
 __all__ = ["Alarm", "Monitor", "StreamEvidence", "Watched", "discoveries"]

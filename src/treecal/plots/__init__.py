@@ -3,15 +3,15 @@
 `reliability`, `likeliest` and `interval_tree` return what some of them show, and need no matplotlib.
 """
 
-from treecal.plots._audit import draw_audit as draw_audit, plot_audit, plot_windows
-from treecal.plots._ledger import heaviest as heaviest, plot_error_over_time, plot_ternary
+from treecal.plots._audit import draw_audit, plot_audit, plot_windows
+from treecal.plots._ledger import heaviest, plot_error_over_time, plot_ternary
 from treecal.plots._race import plot_errors, plot_ranking, plot_scores, plot_times
-from treecal.plots._reliability import Reliability, draw_panel as draw_panel, plot_reliability, reliability
-from treecal.plots._sources import bins_of as bins_of, likeliest
-from treecal.plots._style import PALETTE as PALETTE, VERMILION as VERMILION, colour, drawing, short as short, svg
+from treecal.plots._reliability import Reliability, draw_panel, plot_reliability, reliability
+from treecal.plots._sources import bins_of, likeliest
+from treecal.plots._style import PALETTE, VERMILION, colour, drawing, short, svg
 from treecal.plots._tree import IntervalTree, Row, interval_tree, plot_tree
 
-# Imported `as` themselves are names that only other rooms of the package use.
+# Names that are imported and not listed are for the other rooms of the package.
 __all__ = [
     "IntervalTree",
     "Reliability",

@@ -12,49 +12,49 @@ from treecal._optional import require
 require("msgspec", extra="serve", what="the server")
 # isort: off
 from treecal.serve._wire import (
-    FAR as FAR,
-    MOST_ROWS as MOST_ROWS,
-    Alarm as Alarm,
-    Alarms as Alarms,
-    Announced as Announced,
-    Announcements as Announcements,
-    Arrival as Arrival,
-    Curve as Curve,
-    Deleted as Deleted,
-    Failure as Failure,
-    NewForecast as NewForecast,
-    NewForecasts as NewForecasts,
-    NewOutcome as NewOutcome,
-    NewOutcomes as NewOutcomes,
-    NewStream as NewStream,
-    Part as Part,
-    Pending as Pending,
-    Problem as Problem,
-    Record as Record,
-    Scores as Scores,
-    Settled as Settled,
-    Settlements as Settlements,
-    Shape as Shape,
-    Stream as Stream,
-    StreamChange as StreamChange,
-    Streams as Streams,
-    Watch as Watch,
+    FAR,
+    MOST_ROWS,
+    Alarm,
+    Alarms,
+    Announced,
+    Announcements,
+    Arrival,
+    Curve,
+    Deleted,
+    Failure,
+    NewForecast,
+    NewForecasts,
+    NewOutcome,
+    NewOutcomes,
+    NewStream,
+    Part,
+    Pending,
+    Problem,
+    Record,
+    Scores,
+    Settled,
+    Settlements,
+    Shape,
+    Stream,
+    StreamChange,
+    Streams,
+    Watch,
 )
 
 if TYPE_CHECKING:
-    from treecal.serve._backup import back_up as back_up, move_books as move_books
-    from treecal.serve._connections import open_reader as open_reader, open_store as open_store
-    from treecal.serve._doctor import check_books as check_books
-    from treecal.serve._run import serve as serve
-    from treecal.serve._settings import Settings as Settings, read_settings as read_settings
-    from treecal.serve._store import NotNowError as NotNowError
+    from treecal.serve._backup import back_up, move_books
+    from treecal.serve._connections import open_reader, open_store
+    from treecal.serve._doctor import check_books
+    from treecal.serve._run import serve
+    from treecal.serve._settings import Settings, read_settings
+    from treecal.serve._store import NotNowError
     from treecal.serve._tokens import (
-        Token as Token,
-        add_token as add_token,
-        make_token as make_token,
-        revoke_token as revoke_token,
-        tokens_of as tokens_of,
-        utc as utc,
+        Token,
+        add_token,
+        make_token,
+        revoke_token,
+        tokens_of,
+        utc,
     )
 # isort: on
 

@@ -1,7 +1,7 @@
 """Streams of outcomes to forecast (random, hard, adversarial and real), and the loop that plays them."""
 
 from treecal.streams._adversaries import Adversary, LedgerAdversary, MeanAdversary, alternation, sign_tree
-from treecal.streams._play import are_classes as are_classes, checkpoints, next_checkpoint as next_checkpoint, play
+from treecal.streams._play import are_classes, checkpoints, next_checkpoint, play
 from treecal.streams._real import (
     ClassStream,
     ModelStream,

@@ -5,16 +5,12 @@ from treecal.theory._certificates import (
     TreeCertificate,
     block_regret,
     certificate,
-    hedge_rate as hedge_rate,
+    hedge_rate,
     sample_certificate,
     sampling_cost,
 )
-from treecal.theory._harmonic import (
-    TABULATED as TABULATED,
-    blocks_total as blocks_total,
-    unit_total as unit_total,
-)
-from treecal.theory._jensen import JensenGap, euclidean as euclidean, jensen_gap, quadratic_form as quadratic_form
+from treecal.theory._harmonic import TABULATED, blocks_total, unit_total
+from treecal.theory._jensen import JensenGap, euclidean, jensen_gap, quadratic_form
 from treecal.theory._plan import Plan, log_rounds_ball, log_rounds_simplex, plan
 from treecal.theory._spectral import Replay, SpectralCertificate, spectral_certificate
 
