@@ -108,6 +108,8 @@ def groups_of(thing: Thing, groups: Any, count: int) -> Sequence[Group]:
 
 def weight_of(thing: Thing, given: Any, named: Id) -> float:
     """Return the weight of an outcome, or raise."""
+    if isinstance(given, float) and given == 1.0:
+        return 1.0
     weight = sample_weight(given, f"weight of id {named!r}")
     if weight != 1.0:
         if not isinstance(thing, Corrector):
