@@ -204,3 +204,19 @@ def test_no_round_left_changes_nothing() -> None:
 def test_arguments_are_checked(name: str, bad: Any) -> None:
     with pytest.raises(ParameterError, match=name):
         tc.GuardedCorrector(tc.Simplex(3), **{name: bad})
+
+
+def test_what_is_foreseen_after_a_good_past() -> None:
+    """The rounds after the log count, of which the ledger is."""
+    forecasts, outcomes = model("right", 3, 1200, 0)
+    ledger = tc.Ledger(tc.Simplex(3))
+    f = tc.GuardedCorrector(tc.Simplex(3), scores=None).fit(forecasts[:200], outcomes[:200])
+    for b, y in zip(forecasts[200:], outcomes[200:], strict=True):
+        ledger.record(f.predict(b), y)
+        f.update(y)
+    whole, ahead = f.certificate("l1", rounds=1100), f.certificate("l1", rounds=100, after=ledger)
+    assert whole is not None
+    assert ahead is not None
+    assert ledger.error("l1") * 1000 / 1100 < ahead.bound < whole.bound
+    with pytest.raises(ParameterError, match="has learned 1,000"):
+        f.certificate("l1", rounds=1, after=tc.Ledger(tc.Simplex(3)))

@@ -150,6 +150,11 @@ def test_the_words_say_what_the_guard_did() -> None:
     assert did is not None
     assert f"the eager part forecast {did.eager_rounds:,} rounds" in text
     assert f"the safe part {did.safe_rounds:,}, which add at most {did.safe_bound / 2000:.3f}" in text
+    assert entry.ahead is not None
+    assert found.guarantee is not None
+    assert f"After 200 outcomes more, whatever they are, it is at most {entry.ahead[1]:.3f}." in found.guarantee
+    assert found.exact_error is not None
+    assert found.exact_error < entry.ahead[1] < found.worst
 
 
 def test_off_the_simplex_there_is_no_talk_of_probability_or_chance() -> None:

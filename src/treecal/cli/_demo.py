@@ -216,7 +216,11 @@ def streams_table(sections: list[Section]) -> Table:
         guarded, *parts = section.verdicts
         vacuous = guarded.bound is None or guarded.bound >= guarded.worst
         classes = len(section.names)
-        bound = "none yet" if vacuous or guarded.bound is None else f"{guarded.bound / classes:.2f}"
+        if vacuous and guarded.entry.ahead is not None:
+            rounds, most = guarded.entry.ahead
+            bound = f"{most / classes:.2f} in {rounds:,}"
+        else:
+            bound = "none" if guarded.bound is None else f"{guarded.bound / classes:.2f}"
         own, *others = [f"{v.error:.3f}" for v in (guarded, *parts)]
         shown.add_row(section.title, f"{guarded.entry.rounds:,}", own, guarded.level, bound, *others)
     return shown
@@ -232,7 +236,7 @@ def streams_conclusion(sections: list[Section]) -> str:
         "ECE: class by class, by how much the mean outcomes differ from the forecasts. The verdict compares it with "
         f"chance, and then with the base rates{untold}. Guarded is the default: its eager part follows the stream, and "
         "its safe part takes over where that fails, as against the adversary. So its guarantee holds for every "
-        "sequence of outcomes; it falls with the rounds, and with many classes says nothing at first. The safe part "
+        "sequence of outcomes; it falls with the rounds. The safe part "
         "alone is built for the worst sequence, and is shown for what that costs on ordinary ones. Skill counts too: "
         "on the real streams the Brier score of Guarded is "
         f"{min(gains):.0f} to {max(gains):.0f} % below that of the best constant forecast, chosen in hindsight."

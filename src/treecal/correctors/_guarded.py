@@ -25,9 +25,11 @@ from treecal.forecasters import (
     GuardReport,
     Shelf,
     TreeCal,
+    certified,
     default_safe,
 )
 from treecal.geometry import ConvexSet, Norm, Simplex, as_norm
+from treecal.ledger import Ledger
 from treecal.theory import Certificate
 
 _Now = tuple[Corrector | None, Guard, Shelf]
@@ -157,9 +159,17 @@ class GuardedCorrector(Corrector):
         """Return what the guard did so far: rounds and errors of model and safe part, and the budget."""
         return self._now[1].report()
 
-    def certificate(self, norm: Norm | str, *, rounds: int) -> Certificate | None:
-        """Return the bound on the error per round that is guaranteed on every sequence; None where none is known."""
-        return self._now[1].certify(as_norm(norm), rounds)
+    def certificate(self, norm: Norm | str, *, rounds: int, after: Ledger | None = None) -> Certificate | None:
+        """Return the bound on the error per round that is guaranteed on every sequence; None where none is known.
+
+        Parameters
+        ----------
+        norm, rounds, after
+            As for every forecaster: a ledger is one of what was announced in the rounds after `fit`.
+        """
+        norm, guard = as_norm(norm), self._now[1]
+        found = guard.certify(norm, rounds) if after is None else guard.certify_more(norm, rounds)
+        return certified(found, norm, rounds, guard.rounds, self.space, after)
 
     def _own_state(self) -> dict[str, Any]:
         corrector = {} if self.corrector is None else {"corrector": self.corrector.get_state()}

@@ -3,6 +3,7 @@
 from treecal.forecasters._base import (
     REGISTRY,
     Forecaster,
+    certified as certified,
     checked_space as checked_space,
     reach as reach,
     register as register,

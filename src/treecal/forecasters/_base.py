@@ -234,22 +234,8 @@ class Forecaster(Configured, ABC):
         (0.01, 0.064)
         """
         norm, rounds = as_norm(norm), whole_number("rounds", rounds, least=1)
-        diameter = float(self.space.diameter(norm))
         found = self._certify(norm, rounds) if after is None else self._certify_more(norm, rounds)
-        if after is None or found is None:
-            return None if found is None else replace(found, bound=min(found.bound, diameter))  # no error is greater
-        if after.space != self.space or self.rounds not in (0, after.rounds):
-            raise ParameterError(
-                f"the ledger is one of {after.rounds:,} rounds, and the forecaster has learned {self.rounds:,}.",
-                hint="record every round of the forecaster, or ask a new one.",
-            )
-        past = after.error(norm, total=True) if after.rounds else 0.0
-        every = after.rounds + rounds
-        if self.rounds:
-            bound = min(found.bound, (past + rounds * diameter) / every)
-        else:
-            bound = (past + rounds * min(found.bound, diameter)) / every
-        return replace(found, bound=min(bound, diameter))
+        return certified(found, norm, rounds, self.rounds, self.space, after)
 
     def _certify_more(self, norm: Norm, rounds: int) -> Certificate | None:
         """Return the certificate for the rounds so far and so many more."""
@@ -305,6 +291,29 @@ class LockedForecaster(Locked, Forecaster):
 
 def _copy(value: Any) -> Any:
     return np.array(value) if isinstance(value, np.ndarray) else deepcopy(value)
+
+
+def certified(
+    found: Certificate | None, norm: Norm, rounds: int, learned: int, space: ConvexSet, after: Ledger | None
+) -> Certificate | None:
+    """Return a certificate that is no more than the diameter; after a ledger, for its rounds and so many more.
+
+    `learned` rounds were those of the forecaster itself, which is certified for them and the ones to come.
+    """
+    if found is None:
+        return None
+    diameter = float(space.diameter(norm))
+    bound = min(found.bound, diameter)
+    if after is not None:
+        if after.space != space or learned not in (0, after.rounds):
+            raise ParameterError(
+                f"the ledger is one of {after.rounds:,} rounds, and the forecaster has learned {learned:,}.",
+                hint="record every round of the forecaster, or ask a new one.",
+            )
+        past = after.error(norm, total=True) if after.rounds else 0.0
+        added = (past + rounds * (diameter if learned else bound)) / (after.rounds + rounds)
+        bound = min(bound, added) if learned else added
+    return replace(found, bound=bound)
 
 
 def checked_space(space: ConvexSet) -> ConvexSet:

@@ -68,6 +68,8 @@ class Entry:
         The code that makes the forecaster.
     guard
         What its guard did, if it has one.
+    ahead
+        A number of rounds to come, and what is guaranteed of the exact error of these and all before.
     before
         For a corrector, the entry of the model's forecasts, which the report compares with the corrected ones.
     note
@@ -85,6 +87,7 @@ class Entry:
     tree: IntervalTree | None = None
     made: str | None = None
     guard: GuardReport | None = None
+    ahead: tuple[int, float] | None = None
     before: Entry | None = None
     note: str | None = None
     advice: str | None = None
@@ -211,6 +214,7 @@ def play(
         tree=None if isinstance(ys, Adversary) else _tree(forecaster, ys),
         made=re.sub(r" at 0x[0-9A-Fa-f]+", "", repr(forecaster)),  # the same in every run
         guard=_guard(after),
+        ahead=_ahead(after, norm, ledger),
         note=note,
         advice=_advice(forecaster),
         squares=squares,
@@ -306,6 +310,21 @@ def _bounds(forecaster: Forecaster | Corrector, norm: Norm, marks: Array) -> Arr
     except UnsupportedError:
         return None
     return None if None in found else np.array([each.bound for each in found if each])
+
+
+def _ahead(
+    forecaster: Forecaster | Corrector, norm: Norm, record: Ledger | Run | GuardedRun
+) -> tuple[int, float] | None:
+    """Return what a guard guarantees if the stream goes on for a tenth of the rounds so far."""
+    if not isinstance(forecaster, Guarded | GuardedCorrector) or isinstance(record, Run):
+        return None
+    rounds = max(1, record.rounds // 10)
+    ledger = record.ledger() if isinstance(record, GuardedRun) else record
+    try:
+        found = forecaster.certificate(norm, rounds=rounds, after=ledger)
+    except UnsupportedError:
+        return None
+    return None if found is None else (rounds, found.bound)
 
 
 def _advice(forecaster: Forecaster | Corrector) -> str | None:

@@ -170,11 +170,16 @@ class Verdict:
         if bound is None:
             return None
         if bound >= self.worst:
-            return f"After {rounds:,} rounds its guarantee is still vacuous: the bound is the worst possible error."
-        return (
-            f"Guaranteed for every sequence of {rounds:,} outcomes, even one chosen by an adversary: an exact error of "
-            f"at most {bound:.3f}. It was {self.exact_error:.3f}."
-        )
+            text = f"After {rounds:,} rounds its guarantee is still vacuous: the bound is the worst possible error."
+        else:
+            text = (
+                f"Guaranteed for every sequence of {rounds:,} outcomes, even one chosen by an adversary: an exact "
+                f"error of at most {bound:.3f}. It was {self.exact_error:.3f}."
+            )
+        if self.entry.ahead is not None:
+            more, most = self.entry.ahead
+            text += f" After {more:,} outcomes more, whatever they are, it is at most {most:.3f}."
+        return text
 
 
 def norm_in_words(norm: Norm) -> str:

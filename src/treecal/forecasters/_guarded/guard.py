@@ -153,13 +153,17 @@ class Guard:
         more = self.error if self.error is not None else self._credit(rounds) / rounds
         return Certificate(min(found.bound + more, self.diameter), f"guard: {more:.3g} + {found.why}")
 
-    def certify_more(self, rounds: int) -> float:
-        """Return the bound on the total error after so many rounds more, given what the eager part's is so far."""
-        eager, safe = self.tally.rounds, self.safe.rounds
-        most = self._credit(self.rounds + rounds) + self.rate * eager - self.best
+    def certify_more(self, norm: Norm, rounds: int) -> Certificate | None:
+        """Return the guarantee after so many rounds more, given what the eager part's error is so far."""
+        whole = self.certify(norm, self.rounds + rounds)
+        if whole is None:
+            return None
+        every, safe = self.rounds + rounds, self.safe.rounds
+        most = self._credit(every) + self.rate * self.tally.rounds - self.best
         if self.error is not None:
-            most = self.error * (self.rounds + rounds)
-        return most + self.bound(safe + rounds)
+            most = self.error * every
+        bound = (most + self.bound(safe + rounds)) / every
+        return replace(whole, bound=bound, why="guard, as it stands") if bound < whole.bound else whole
 
     def report(self) -> GuardReport:
         """Return what the guard did so far."""
@@ -367,12 +371,7 @@ class Guarded(LockedForecaster):
         return self._now[1].certify(norm, rounds)
 
     def _certify_more(self, norm: Norm, rounds: int) -> Certificate | None:
-        guard = self._now[1]
-        whole = super()._certify_more(norm, rounds)
-        if whole is None:
-            return None
-        bound = guard.certify_more(rounds) / (guard.rounds + rounds)
-        return replace(whole, bound=bound, why="guard, as it stands") if bound < whole.bound else whole
+        return self._now[1].certify_more(norm, rounds)
 
     def _usual(self, value: Any, default: Any) -> bool:
         if isinstance(value, Forecaster):
