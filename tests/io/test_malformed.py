@@ -78,7 +78,7 @@ def test_a_byte_order_mark_and_semicolons_are_no_problem(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("log.parquet", JUNK, "No magic bytes.*not a Parquet file, or it is truncated"),
+        ("log.parquet", JUNK, "magic bytes not found.*not a Parquet file, or it is truncated"),
         ("log.parquet", b"PAR1", "not a Parquet file, or it is truncated"),
         ("log.jsonl", "no json\n", r"line 1 \(row 1\): it is not JSON"),
         ("log.jsonl", "\n\n", "is empty, expected JSON lines"),

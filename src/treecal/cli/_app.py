@@ -121,7 +121,9 @@ def _end(error: BaseException) -> Exit:
     elif isinstance(error, OSError) and error.strerror:
         if error.filename is None:
             _discard_output()
-        say(f"{_name(error.filename)}: {error.strerror}.")
+        file = error.filename
+        named = "standard output" if file is None else os.fsdecode(file) if isinstance(file, str | bytes) else file
+        say(f"{named}: {error.strerror}.")
     elif isinstance(error, MemoryError):
         say("out of memory.")
     else:
@@ -140,10 +142,6 @@ def _spelled(message: str) -> str:
     for name, option in words.items():
         message = re.sub(rf"(?<!\w){name}(?!\w)", option, message)
     return re.sub(r"\b(arity|depth|rounds|shift|temperature)=(?=[ .,;])", r"--\1", message)
-
-
-def _name(file: object) -> str:
-    return "standard output" if file is None else os.fsdecode(file) if isinstance(file, str | bytes) else str(file)
 
 
 def _discard_output() -> None:

@@ -93,7 +93,16 @@ class Log:
         import pyarrow as pa
 
         key, seq = self.keys
-        parts = [pa.table({"key": c.kept[key], "seq": c.kept[seq], "outcome": _column(c.outcomes)}) for c in rows]
+        parts = [
+            pa.table(
+                {
+                    "key": c.kept[key],
+                    "seq": c.kept[seq],
+                    "outcome": c.outcomes if c.outcomes.ndim == 1 else list(c.outcomes),
+                }
+            )
+            for c in rows
+        ]
         if not parts:
             raise FileError(f"{self.path} has no valid row.")
         return errors(pa.concat_tables(parts), forecaster, norm)
@@ -234,7 +243,3 @@ def measured_in(forecaster: Forecaster, norm: str | None) -> Norm:
     """Return the norm of errors: the one asked for, or the forecaster's own, or the usual one."""
     own: Norm = forecaster.arguments().get("norm") or forecaster.space.default_norm
     return own if norm is None else as_norm(norm)
-
-
-def _column(outcomes: Any) -> Any:
-    return outcomes if outcomes.ndim == 1 else list(outcomes)

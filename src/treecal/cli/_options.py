@@ -172,7 +172,7 @@ def _settings(kind: type[Forecaster]) -> dict[str, Any]:
     for name, parameter in signature(kind).parameters.items():
         hint = hints.get(name, type(parameter.default))
         if parameter.kind is parameter.KEYWORD_ONLY and _plain(hint):
-            found[name] = str if _is_norm(hint) else hint
+            found[name] = str if hint is Norm or Norm in get_args(hint) else hint
     return found
 
 
@@ -181,10 +181,6 @@ def _plain(hint: Any) -> bool:
     if get_origin(hint) in (Union, UnionType):
         return all(map(_plain, get_args(hint)))
     return hint in (bool, int, float, str, NoneType, Norm) or get_origin(hint) is Literal
-
-
-def _is_norm(hint: Any) -> bool:
-    return hint is Norm or Norm in get_args(hint)
 
 
 def _option(name: str) -> str:

@@ -404,8 +404,12 @@ def _write(path: Path, name: str, columns: Mapping[str, set[str]], rows: Iterabl
         writer.writerows(map(_cell, row.values()) for row in rows)
 
 
-def _sources(files: Sequence[File], connection: Any) -> list[Csv]:
-    return [Csv(file, connection) for file in files]
-
-
-CSV = Format("csv", "CSV", (".csv", ".tsv", ".txt"), _sources, _write, csv_rows, blocks=csv_blocks)
+CSV = Format(
+    "csv",
+    "CSV",
+    (".csv", ".tsv", ".txt"),
+    lambda files, connection: [Csv(file, connection) for file in files],
+    _write,
+    csv_rows,
+    blocks=csv_blocks,
+)

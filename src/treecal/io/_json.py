@@ -11,7 +11,7 @@ from typing import Any
 
 from treecal.exceptions import FileError, TreeCalError
 from treecal.io._duckdb import columns_of_type, identifier
-from treecal.io._formats import Check, Format
+from treecal.io._formats import Format
 from treecal.io._scan import File, FileSource
 from treecal.io._source import LOG
 from treecal.io._text import LINE, TOO_LONG, Place, Row, begins_with_mark, check_case, is_gzip, open_lines, read_blocks
@@ -147,10 +147,6 @@ class JsonLines(FileSource):
                         raise FileError.at(self.name, *row.place, row.problem)
 
 
-def _rows(lines: Iterator[bytes], name: str, check: Check) -> Iterator[Row]:
-    return json_rows(lines)  # which have no header to be checked
-
-
 def _sources(files: Sequence[File], connection: Any) -> list[JsonLines]:
     keys = [json_columns(file.path) for file in files]
     every = list(dict.fromkeys(name for names in keys for name in names or ()))  # missing where a file has no such key
@@ -165,10 +161,13 @@ def _write(path: Path, name: str, columns: Mapping[str, set[str]], rows: Iterabl
         file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
-def _begins(head: bytes) -> bool:
-    return head.lstrip()[:1] in (b"{", b"[")
-
-
 JSON_LINES = Format(
-    "jsonl", "JSON lines", (".jsonl", ".ndjson", ".json"), _sources, _write, _rows, headed=False, begins=_begins
+    "jsonl",
+    "JSON lines",
+    (".jsonl", ".ndjson", ".json"),
+    _sources,
+    _write,
+    lines=lambda lines, name, check: json_rows(lines),  # which have no header to be checked
+    headed=False,
+    begins=lambda head: head.lstrip()[:1] in (b"{", b"["),
 )

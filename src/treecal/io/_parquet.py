@@ -1,7 +1,8 @@
-"""A Parquet file: read by DuckDB; its plain columns by Arrow, which is faster, also piece by piece.
+"""A Parquet file, as Arrow reads it: its plain columns as they are, also piece by piece; others for DuckDB's SQL.
 
-What a footer says of columns (their statistics, their places in the file) is never asked for: it may be damaged, and
-Arrow lets C++ errors about it end the process. The numbers of rows are compared with what is read.
+DuckDB does not read it itself: of some damaged pages it makes rows out of memory that nobody has written. What a footer
+says of columns (their statistics, their places in the file) is never asked for: it may be damaged, and Arrow lets C++
+errors about it end the process. The numbers of rows are compared with what is read.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
-from itertools import islice
+from functools import cache, partial
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +29,55 @@ _BATCH = 1 << 14
 """Rows that are written at a time."""
 
 
+_numbers = count()
+
+
+def _opened(path: Path, metadata: Any = None) -> Any:
+    """Return a file as Arrow opens it."""
+    # Without a buffer Arrow would hold whole row groups, and of those there may be one.
+    options: dict[str, Any] = {"pre_buffer": False, "buffer_size": 1 << 20, "page_checksum_verification": True}
+    whole = os.path.abspath(path)  # `file:x` would be taken for an address
+    return library("pyarrow.parquet").ParquetFile(whole, metadata=metadata, **options)
+
+
+@cache
+def _scanned() -> Any:
+    """Return a class of tables for DuckDB, whose rows Arrow reads from a file, a batch at a time, when it is asked."""
+    arrow = library("pyarrow")
+    dataset = library("pyarrow.dataset")
+
+    base: Any = dataset.Dataset
+
+    class Scanned(base):  # type: ignore[misc] # untyped
+        def __init__(self, path: Path) -> None:
+            self._path = path
+            self.columns = _opened(path).schema_arrow
+
+        @property
+        def schema(self) -> Any:
+            return self.columns
+
+        def scanner(self, columns: Sequence[str] | None = None, **more: Any) -> Any:
+            names = self.columns.names if columns is None else list(columns)
+            schema = arrow.schema([self.columns.field(name) for name in names])
+            wanted = None if any("." in name for name in names) else names  # it would be taken for a nested field
+            batches = (batch.select(names) for batch in _opened(self._path).iter_batches(ROWS, columns=wanted))
+            return dataset.Scanner.from_batches(batches, schema=schema, **more)
+
+    return Scanned
+
+
 class Parquet(FileSource):
-    """A Parquet file. Plain columns are read by Arrow, which is faster than through DuckDB."""
+    """A Parquet file. Plain columns are read by Arrow alone, which is faster than through DuckDB."""
 
     _share: float | None = None
 
     def __init__(self, file: File, connection: Any) -> None:
-        super().__init__(file, connection, "read_parquet", {})
+        name = f"treecal_file_{next(_numbers)}"
+        self.name = file.name
+        with self.plain_errors():
+            connection.register(name, _scanned()(file.path))
+        super().__init__(file, connection, name, None)
 
     def done(self) -> float | None:
         return super().done() if self._share is None else self._share
@@ -65,7 +108,7 @@ class Parquet(FileSource):
 
     def _direct(self, columns: Mapping[str, str]) -> Any:
         """Return the file as Arrow opens it, if Arrow reads these columns as DuckDB does."""
-        file = self._opened()
+        file = _opened(self.path)
         kinds = dict(zip(file.schema_arrow.names, map(str, file.schema_arrow.types), strict=True))
         own = [name for name in columns.values() if name not in self.partition]
         plain = all(kinds.get(name) in _PLAIN and "." not in name for name in own)
@@ -78,19 +121,12 @@ class Parquet(FileSource):
             return self.read_columns(file, rows, columns)
         return super()._reader(sql, rows, columns)
 
-    def _opened(self, metadata: Any = None) -> Any:
-        """Return the file as Arrow opens it."""
-        # Without a buffer Arrow would hold whole row groups, and of those there may be one.
-        options: dict[str, Any] = {"pre_buffer": False, "buffer_size": 1 << 20, "page_checksum_verification": True}
-        path = os.path.abspath(self.path)  # `file:x` would be taken for an address
-        return library("pyarrow.parquet").ParquetFile(path, metadata=metadata, **options)
-
     def _read_groups(
         self, metadata: Any, columns: Mapping[str, str], groups: Sequence[int], rows: int
     ) -> Iterator[Any]:
         """Yield these row groups in batches, through a file of their own, as threads need it."""
         with self.plain_errors():
-            yield from self.read_columns(self._opened(metadata), rows, columns, groups)
+            yield from self.read_columns(_opened(self.path, metadata), rows, columns, groups)
 
     def read_columns(
         self, file: Any, rows: int, columns: Mapping[str, str], groups: Sequence[int] | None = None
@@ -113,18 +149,9 @@ class Parquet(FileSource):
 
     def check_complete(self, rows: int, *, columns: Sequence[str], valid: int) -> None:
         with self.plain_errors():
-            file = self._opened()
-            held = file.metadata.num_rows
-            if rows != held:
-                raise FileError(f"{self.name} cannot be read: it has {held:,} rows, of which {rows:,} were found.")
-            if self._share is None:  # DuckDB has read it, which checks no checksums
-                own = [name for name in columns if name not in self.partition]
-                wanted = None if any("." in name for name in own) else own
-                if own and (whole := sum(batch.num_rows for batch in file.iter_batches(ROWS, columns=wanted))) != held:
-                    raise FileError(
-                        f"{self.name} cannot be read: of {held:,} rows only {whole:,} have all columns.",
-                        hint="it is truncated or damaged.",
-                    )
+            held = _opened(self.path).metadata.num_rows
+        if rows != held:
+            raise FileError(f"{self.name} cannot be read: it has {held:,} rows, of which {rows:,} were found.")
 
 
 def _write(path: Path, name: str, columns: Mapping[str, set[str]], rows: Iterable[dict[str, Any]]) -> None:
@@ -151,12 +178,11 @@ def _text(value: Any) -> str | None:
     return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _sources(files: Sequence[File], connection: Any) -> list[Parquet]:
-    return [Parquet(file, connection) for file in files]
-
-
-def _begins(head: bytes) -> bool:
-    return head.startswith(b"PAR1")
-
-
-PARQUET = Format("parquet", "Parquet", (".parquet", ".pq"), _sources, _write, begins=_begins)
+PARQUET = Format(
+    "parquet",
+    "Parquet",
+    (".parquet", ".pq"),
+    lambda files, connection: [Parquet(file, connection) for file in files],
+    _write,
+    begins=lambda head: head.startswith(b"PAR1"),
+)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -65,7 +66,7 @@ def _expanded(path: Path) -> Iterator[tuple[Path, Path | None]]:
     if not _is_pattern(pattern):
         raise FileError(f"there is no file {path}.")
     matches = [Path(match) for match in glob.glob(pattern, recursive=True)]
-    root = Path(*_fixed(path.parts))
+    root = Path(*takewhile(lambda part: not _is_pattern(part), path.parts))
     shown = [match for match in matches if not _is_hidden(match.relative_to(root).parts)]
     files = sorted(
         {file for match in shown for file in (_in_folder(match) if match.is_dir() else [match])},
@@ -85,13 +86,6 @@ def _there(path: Path) -> bool:
 
 def _is_pattern(text: str) -> bool:
     return any(letter in text for letter in "*?[")
-
-
-def _fixed(parts: Iterable[str]) -> Iterator[str]:
-    for part in parts:
-        if _is_pattern(part):
-            return
-        yield part
 
 
 def _is_hidden(names: Iterable[str]) -> bool:
@@ -124,14 +118,9 @@ def _partition(file: Path, root: Path | None) -> dict[str, str | None]:
 
 def check_file(path: Path) -> None:
     """Raise an error unless the path is a file."""
-    try:
-        there = path.exists()
-        folder = path.is_dir()
-    except OSError as error:  # a name that is too long, for example
-        raise FileError(f"{path} cannot be read: {error.strerror}.") from None
-    if not there:
+    if not _there(path):
         raise FileError(f"there is no file {path}.")
-    if folder:
+    if path.is_dir():
         raise FileError(f"{path} is a folder, expected a file.")
 
 

@@ -40,7 +40,7 @@ class FileSource(Source):
     connection
         DuckDB's.
     function, options
-        The function that scans it, and its options.
+        The function that scans it, and its options; or the name of a table that is registered, without any.
 
     Attributes
     ----------
@@ -58,12 +58,15 @@ class FileSource(Source):
     ('read_csv', ['day', 'outcome'])
     """
 
-    def __init__(self, file: File, connection: Any, function: str, options: Mapping[str, str]) -> None:
+    def __init__(self, file: File, connection: Any, function: str, options: Mapping[str, str] | None) -> None:
         self.path, name, self.partition = file
-        given = {**options, "hive_partitioning": "false"}  # a folder named `p=0.9` is a folder, unless we say otherwise
-        if function != "read_parquet":  # DuckDB would tell from the name, but not from one with a question mark
-            given["compression"] = quoted("gzip" if is_gzip(self.path.name) else "none")
-        self.shape = function, tuple(given.items()), tuple(self.partition.items())
+        given = None
+        if options is not None:
+            # A folder named `p=0.9` is a folder, unless we say otherwise. DuckDB would tell from the name what is
+            # compressed, but not from one with a question mark.
+            more = {"hive_partitioning": "false", "compression": quoted("gzip" if is_gzip(self.path.name) else "none")}
+            given = tuple({**options, **more}.items())
+        self.shape = function, given, tuple(self.partition.items())
         # So several files can share a connection, in which the same name stands for all of them.
         rows = f"WITH {LOG} AS NOT MATERIALIZED ({scan([self])})"
         super().__init__(name, lambda sql: connection.sql(f"{rows} {sql}"), connection)
@@ -75,14 +78,13 @@ class FileSource(Source):
 def scan(files: Sequence[FileSource], columns: Sequence[str] = ()) -> str:
     """Return SQL for the rows of files of the same shape, with these columns; by default all."""
     function, options, partition = files[0].shape
-    paths = ", ".join(quoted(literal_path(file.path)) for file in files)
-    # Parquet files may each have columns that others lack; text files of one shape have the same.
-    more = [("union_by_name", "true")] * (len(files) > 1 and function == "read_parquet")
-    given = ", ".join([f"[{paths}]", *(f"{name}={value}" for name, value in (*options, *more))])
+    if options is not None:
+        paths = ", ".join(quoted(literal_path(file.path)) for file in files)
+        function = f"{function}({', '.join([f'[{paths}]', *(f'{name}={value}' for name, value in options)])})"
     values = ((name, "NULL" if value is None else quoted(value)) for name, value in partition)
     added = {name: f"CAST({value} AS VARCHAR) AS {identifier(name)}" for name, value in values}
     chosen = [added.get(name, identifier(name)) for name in columns] or ["*", *added.values()]
-    return f"SELECT {', '.join(chosen)} FROM {function}({given})"
+    return f"SELECT {', '.join(chosen)} FROM {function}"
 
 
 class Files(Source):

@@ -211,7 +211,8 @@ def _damage() -> tuple[type[BaseException], ...]:
 def sentence(error: BaseException) -> str:
     """Return the first line of a library's message, without its class name."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
-    return re.sub(r"^[\w ]+ Error: ", "", lines[0]).rstrip(".") + "."
+    plain = re.sub(r"^[\w ]+ Error: ", "", lines[0])
+    return re.sub(r"^reading the stream registered as \S+ failed: [\w ]+: ", "", plain).rstrip(".") + "."
 
 
 def _plain(name: str, error: BaseException) -> FileError:
@@ -222,7 +223,7 @@ def _plain(name: str, error: BaseException) -> FileError:
         return not_csv(name)
     if "gzip" in text.lower():
         return not_gzip(name)
-    if "magic bytes" in text or "corrupt" in text.lower() or "too small to be a Parquet" in text:
+    if "magic bytes" in text or "corrupt" in text.lower() or "smaller than the minimum file footer" in text:
         hint = "it is not a Parquet file, or it is truncated or damaged."
     if "Out of Memory" in text:
         hint = "raise memory_limit, for example to '4GB', or choose a temp_directory with more room."

@@ -472,7 +472,8 @@ class Books:
             after = self.player(kept.name).monitors[watched].rounds - alarm.onset
             rows = self.store.query("outcome_before_last", kept.stream, after)
             more = {"words": alarm.in_outcomes(), "since": rows[0][0] if rows else kept.created}  # it may be deleted
-            body = msgspec.json.encode(_plain(asdict(alarm) | more)).decode()
+            plain = {key: 1e300 if value == math.inf else value for key, value in (asdict(alarm) | more).items()}
+            body = msgspec.json.encode(plain).decode()
             self.store.run("add_alarm", [(kept.stream, arrival, watched, now, body)])
             if owed := [(kept.stream, arrival, watched, receiver) for receiver in self._receivers(kept.name)]:
                 self.store.run("add_delivery", owed)
@@ -547,8 +548,3 @@ def wire_alarm(name: str, watched: str, at: float, body: dict[str, Any]) -> wire
 
 def _bytes(point: Array | None) -> bytes | None:
     return None if point is None else np.ascontiguousarray(point, np.float64).tobytes()
-
-
-def _plain(body: dict[str, Any]) -> dict[str, Any]:
-    """Return an alarm with numbers that JSON has."""
-    return {key: 1e300 if value == math.inf else value for key, value in body.items()}

@@ -72,15 +72,7 @@ def open_store(data: str, *, beside: bool = False) -> Store:
 
 
 class Readers:
-    """Lets functions read the store on other threads.
-
-    Parameters
-    ----------
-    store
-        What to read.
-    threads
-        How many read at once; more would only wait for each other, and for the writer.
-    """
+    """Lets functions read the store on other threads: more than two would only wait for each other, and the writer."""
 
     def __init__(self, store: Store, *, threads: int = 2) -> None:
         self._store = store

@@ -72,13 +72,7 @@ class Client:
 
 
 class Hub:
-    """Passes events from the writer's thread to the clients that listen.
-
-    Parameters
-    ----------
-    pause
-        Seconds between the counts of a stream.
-    """
+    """Passes events from the writer's thread to the clients that listen."""
 
     def __init__(self, *, pause: float = PAUSE, beat: float = BEAT) -> None:
         self._pause = pause

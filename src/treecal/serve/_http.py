@@ -75,27 +75,7 @@ def application(
     operations: Sequence[Operation] = OPERATIONS,
     webhooks: Webhooks | None = None,
 ) -> Starlette:
-    """Return the server's application.
-
-    Parameters
-    ----------
-    writer
-        What acts on the books; it is running.
-    store
-        Where the books are, to be read while the writer writes.
-    access
-        Who is let in.
-    log
-        Where requests and failures are written.
-    most_bytes, most_seconds
-        How long a body may be, and how long it may take to come.
-    keep
-        Days for which rounds are kept, of streams that do not say so themselves; for ever by default.
-    operations
-        What the server does.
-    webhooks
-        What sends alarms; None if there are no receivers.
-    """
+    """Return the server's application: of operations on a `Context`, whose bodies may be so long and take so long."""
     context = Context(writer, store, access, log, webhooks, keep)
 
     @asynccontextmanager

@@ -84,9 +84,6 @@ def _series(name: str, kind: str, about: str, series: Series) -> list[str]:
 
 
 def _line(name: str, labels: Labels, value: float) -> str:
-    inside = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels)
+    escapes = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
+    inside = ",".join(f'{key}="{text.translate(escapes)}"' for key, text in labels)
     return f"{name}{{{inside}}} {value}" if inside else f"{name} {value}"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

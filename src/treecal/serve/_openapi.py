@@ -48,7 +48,8 @@ def document(operations: Iterable[Operation]) -> dict[str, Any]:
     '3.1.0'
     """
     operations = list(operations)
-    kinds = {Failure: None, **{kind: None for each in operations for kind in _kinds(each)}}
+    given = [kind for each in operations for kind in (each.body, *each.gives.values())]
+    kinds = dict.fromkeys([Failure, *(kind for kind in given if kind is not None and not isinstance(kind, str))])
     schemas, components = msgspec.json.schema_components(kinds, ref_template=_REF)
     named = dict(zip(kinds, schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
@@ -79,10 +80,6 @@ def document(operations: Iterable[Operation]) -> dict[str, Any]:
         }
     )
     return made
-
-
-def _kinds(each: Operation) -> list[Any]:
-    return [kind for kind in (each.body, *each.gives.values()) if kind is not None and not isinstance(kind, str)]
 
 
 def _operation(each: Operation, named: dict[Any, Any]) -> dict[str, Any]:
@@ -131,16 +128,12 @@ def _in_path(path: str) -> list[dict[str, Any]]:
 
 def _in_query(each: Operation) -> list[dict[str, Any]]:
     properties = _schema(each.query)["properties"]
-    described = _attributes(each.query)
+    # Its docstring has lines of `name: words`.
+    described = dict(re.findall(r"^(\w+): (.+)$", inspect.cleandoc(each.query.__doc__ or ""), re.M))
     return [
         {"name": name, "in": "query", "required": False, "description": described[name], "schema": schema}
         for name, schema in properties.items()
     ]
-
-
-def _attributes(kind: type) -> dict[str, str]:
-    """Return what the docstring of a class says of its fields: lines of `name: words`."""
-    return dict(re.findall(r"^(\w+): (.+)$", inspect.cleandoc(kind.__doc__ or ""), re.M))
 
 
 def _schema(kind: Any) -> dict[str, Any]:

@@ -51,22 +51,10 @@ PART = 0.03
 
 
 class Context:
-    """All that operations need.
+    """All that operations need: what acts on the books, and where they are; who is let in; the log.
 
-    Parameters
-    ----------
-    writer
-        What acts on the books.
-    store
-        Where they are.
-    access
-        Who is let in.
-    log
-        Where requests and failures are written.
-    webhooks
-        What sends alarms; None if there are no receivers.
-    keep
-        Days for which rounds are kept, of streams that do not say so themselves; for ever by default.
+    And what sends alarms, if there are receivers; and the days for which rounds are kept, of streams that do not say so
+    themselves, for ever by default.
     """
 
     def __init__(
@@ -592,6 +580,7 @@ async def metrics(context: Context, call: Request) -> Response:
     names = await context.look(lambda books: books.names())
     shown = [await context.look(lambda books, name=name: books.picture(name)) for name in names[:MOST_STREAMS]]  # type: ignore[misc]
     webhooks = await _webhooks(context)
+    broken = context.writer.failure is not None or context.writer.trouble
 
     def by_stream(field: str) -> Series:
         return [((("stream", each.kept.name),), getattr(each, field)) for each in shown]
@@ -601,7 +590,10 @@ async def metrics(context: Context, call: Request) -> Response:
         "treecal_streams_left_out": ("Streams without series of their own.", [((), len(names) - len(shown))]),
         "treecal_queue": ("Requests that wait for the writer.", [((), context.writer.waiting)]),
         "treecal_listeners": ("Clients that listen to events.", [((), context.hub.clients)]),
-        "treecal_broken": ("1 if the books cannot be written.", [((), _broken(context))]),
+        "treecal_broken": (
+            "1 if the books cannot be written.",
+            [((), float(broken))],
+        ),
         "treecal_forecasts": ("Forecasts announced.", by_stream("rounds")),
         "treecal_learned": ("Outcomes learned.", by_stream("learned")),
         "treecal_deleted": ("Forecasts deleted, which the other counts have, too.", by_stream("deleted")),
@@ -641,10 +633,6 @@ async def metrics(context: Context, call: Request) -> Response:
         context.metrics.text(gauges, dropped=context.log.dropped).encode(),
         kind=b"text/plain; version=0.0.4; charset=utf-8",
     )
-
-
-def _broken(context: Context) -> float:
-    return float(context.writer.failure is not None or context.writer.trouble)
 
 
 class Health(Struct, frozen=True):

@@ -133,12 +133,7 @@ class Postgres(PostgresReader):
     server writes on only once it has the lock again. Whoever calls must forget all that it knew then: the last commit
     may be done or not, and others may have written meanwhile.
 
-    Parameters
-    ----------
-    address
-        `postgresql://user@host/database`, or any other that libpq takes. The database should be the server's own.
-    beside
-        Whether another process may hold the books: this one then leaves the log alone.
+    One that is opened `beside` a process that may hold the books leaves the log alone.
     """
 
     def __init__(self, address: str, *, beside: bool = False) -> None:

@@ -42,10 +42,7 @@ _NONE = np.empty(0, np.int64)
 class Verdicts:
     """Verdicts on what is announced and on the model, by stream: they take time, and change with outcomes only.
 
-    Parameters
-    ----------
-    most
-        Streams that are remembered, those asked for last.
+    Those of so many streams are remembered, asked for last.
     """
 
     def __init__(self, most: int = 1000) -> None:

@@ -112,7 +112,8 @@ def read_settings(
     for name, hook in given.webhooks.items():
         for key in ("url", "secret"):
             if not getattr(hook, key):
-                hint = f"give {key} in [webhooks.{name}], or {PREFIX}WEBHOOKS_{_upper(name)}_{key.upper()}."
+                variable = f"{PREFIX}WEBHOOKS_{name.upper().replace('-', '_')}_{key.upper()}"
+                hint = f"give {key} in [webhooks.{name}], or {variable}."
                 raise ParameterError(f"webhook {name} has no {key}.", hint=hint)
     return given
 
@@ -184,7 +185,3 @@ def _merged(*sources: Mapping[str, Any]) -> dict[str, Any]:
         for name, table in source.get(_TABLE, {}).items():
             tables[name] = tables.get(name, {}) | table
     return found | {_TABLE: tables}
-
-
-def _upper(name: str) -> str:
-    return name.upper().replace("-", "_")

@@ -35,13 +35,7 @@ _CACHE_KIB = 65536  # of pages: a round is looked up hours after it was written
 
 
 class SqliteReader:
-    """A connection that reads.
-
-    Parameters
-    ----------
-    path
-        The file.
-    """
+    """A connection that reads a file."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._queries = queries()
@@ -107,12 +101,8 @@ def _damage(connection: Any) -> list[str]:
 class Sqlite(SqliteReader):
     """The books in a file, held by this process: another one that wants to write it is refused.
 
-    Parameters
-    ----------
-    path
-        The file; it is made if it does not exist, readable by its owner only.
-    beside
-        Whether another process may hold the file: this one then leaves the log alone.
+    The file is made if it does not exist, readable by its owner only. One that is opened `beside` a process that may
+    hold it leaves the log alone.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, beside: bool = False) -> None:

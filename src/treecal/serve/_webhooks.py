@@ -222,17 +222,7 @@ class Course:
 
 
 class Webhooks:
-    """Sends alarms on a thread of its own, until the block ends.
-
-    Parameters
-    ----------
-    writer
-        The writer of the books; it is running.
-    receivers
-        Where to send them.
-    first, longest
-        Seconds between the first two attempts, and between two attempts at most.
-    """
+    """Sends alarms on a thread of its own, until the block ends: again after `first` seconds, and `longest` at most."""
 
     def __init__(
         self,
@@ -248,7 +238,7 @@ class Webhooks:
         self._first = first
         self._longest = longest
         self._ready = Gate()
-        self._thread = Thread(target=self._run, name="treecal-webhooks", daemon=True)
+        self._thread = Thread(target=lambda: asyncio.run(self._work()), name="treecal-webhooks", daemon=True)
         self._tasks: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._more: set[tuple[str, str]] = set()  # of which there was an alarm since their tasks last looked
 
@@ -268,9 +258,6 @@ class Webhooks:
         for stream in {event["stream"] for event in events if event["event"] == "alarm"}:
             with suppress(RuntimeError):  # the loop has ended meanwhile
                 self._loop.call_soon_threadsafe(self._begin, stream)
-
-    def _run(self) -> None:
-        asyncio.run(self._work())
 
     async def _work(self) -> None:
         self._loop = asyncio.get_running_loop()

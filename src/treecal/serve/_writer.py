@@ -36,14 +36,7 @@ class Job(NamedTuple):
 class Writer:
     """Lets requests act on the books, one after the other, and answers once what they did is durable.
 
-    Parameters
-    ----------
-    store
-        The store, not yet opened: it belongs to the writer's thread.
-    clock
-        What tells the time.
-    receivers
-        Returns the names of the webhooks that are sent the alarms of a stream.
+    The store is not yet opened: it belongs to the writer's thread. The rest is as for `Books`.
     """
 
     def __init__(
