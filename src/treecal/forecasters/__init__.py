@@ -8,7 +8,7 @@ from treecal.forecasters._base import (
     reach as reach,
     register as register,
 )
-from treecal.forecasters._binary_grid import Biases as Biases, BinaryGrid, choose_points as choose_points
+from treecal.forecasters._binary_grid import BinaryGrid
 from treecal.forecasters._codebook import (
     BETTER as BETTER,
     CAPACITY as CAPACITY,
@@ -53,15 +53,13 @@ from treecal.forecasters._tree.steps import (
     TreeArgs as TreeArgs,
     Weighed as Weighed,
     carry as carry,
-    carry_up as carry_up,
     coordinate as coordinate,
     kernel_args as kernel_args,
     place as place,
     place_rows as place_rows,
-    rises as rises,
     weigh_piece as weigh_piece,
 )
-from treecal.forecasters._tree.treecal import TreeCal, heights_of as heights_of
+from treecal.forecasters._tree.treecal import TreeCal
 from treecal.forecasters._tree.weighting import Weighting as Weighting, weigh as weigh
 
 __all__ = [

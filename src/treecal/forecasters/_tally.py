@@ -106,11 +106,6 @@ class Tally(NamedTuple):
             self.biases.rounds = self.rounds
         return self.biases
 
-    def along(self, path: Array, places: Array, *, rounds: int, last: int, closed: float) -> Tally:
-        """Return the tally of a path that compiled code has walked."""
-        sizes = _norms(self.norm, path).tolist() if len(path) else ()
-        return Tally(self.norm, path, places, self.biases, self.change, rounds, last, closed, sizes, _added(sizes))
-
     def named(self, points: Array, biases: Array) -> Biases:
         """Return biases and their norms by the bytes of their points."""
         named = Biases()
@@ -145,9 +140,10 @@ class Tally(NamedTuple):
         change = self.named(points, biases)
         if len(change) < known:
             raise SnapshotError("a point of a tally appears twice.")
-        fresh, last, closed = Tally.empty(self.norm, space.dim), int(state["last"]), float(state["closed"])
-        tally = fresh.along(path.copy(), state["places"].copy(), rounds=int(rounds), last=last, closed=closed)
-        return tally._replace(change=change)
+        last, closed = int(state["last"]), float(state["closed"])
+        sizes = _norms(self.norm, path).tolist() if len(path) else ()
+        places = state["places"].copy()
+        return Tally(self.norm, path.copy(), places, Biases(), change, int(rounds), last, closed, sizes, _added(sizes))
 
 
 def _norms(norm: Norm, vectors: Array) -> Array:
