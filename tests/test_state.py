@@ -212,6 +212,13 @@ def test_a_class_that_is_not_imported_is_refused_by_name() -> None:
         state.loads(content)
 
 
+def test_arguments_of_another_version_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    f = tc.RunningMean(tc.Simplex(2))
+    monkeypatch.setattr(f, "arguments", lambda: {"space": f.space, "window": 3})
+    with pytest.raises(SnapshotError, match=r"RunningMean is not one of this version: .*'window'"):
+        state.loads(state.dumps(f))
+
+
 @pytest.mark.parametrize("thing", [3, tc.Simplex(2), "TreeCal"])
 def test_only_what_has_a_state_is_saved(thing: Any) -> None:
     with pytest.raises(SnapshotError, match="expected a forecaster, corrector, Late, monitor, ledger or bank"):

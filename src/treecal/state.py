@@ -399,7 +399,12 @@ class _Decoder:
         self._room -= _size(kind, given)
         if self._room < 0:
             raise SnapshotError(f"the arguments of {kind.__name__} ask for more memory than its snapshot holds.")
-        return kind(*given.pop("sets", ())) if kind is geometry.Product and len(given) == 1 else kind(**given)
+        if kind is geometry.Product and len(given) == 1:
+            return kind(*given["sets"])
+        try:
+            return kind(**given)
+        except TypeError as error:  # as of arguments that are no more
+            raise SnapshotError(f"the snapshot's {kind.__name__} is not one of this version: {error}.") from None
 
 
 def _size(kind: type[Any], arguments: dict[str, Any]) -> int:

@@ -202,7 +202,7 @@ def test_things_that_are_no_outcomes_at_all(bad: Any) -> None:
 
 
 def test_classes_are_for_the_simplex() -> None:
-    for space in (tc.Box(0, 1, dim=1), tc.Ball(3), tc.Product(tc.Simplex(2), tc.Simplex(2))):
+    for space in (tc.Box(0, 1, dim=2), tc.Ball(3), tc.Product(tc.Simplex(2), tc.Simplex(2))):
         with pytest.raises(OutcomeError, match=rf"expected numbers of shape \(n, {space.dim}\)\.$"):
             tc.replay(np.zeros(4, int), space)
 

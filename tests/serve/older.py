@@ -4,7 +4,8 @@
 
 plays the script of `tests.serve.script` with the treecal that is installed, and writes `tests/serve/NAME.sqlite.gz`.
 `before-deletion` was made by commit 1e27047, the last with version 2 of the books: nothing could be deleted, settings
-could not be changed.
+could not be changed. Its stream `certified` has the forecaster `adaptive`: guards of that time are refused, since none
+was published.
 """
 
 from __future__ import annotations

@@ -140,7 +140,10 @@ export interface NewOutcome {
   amend?: boolean;
 }
 
-/** Outcomes, learned in order. */
+/**
+ * Outcomes, learned in order. Many are learned in parts, once all are valid. Sent again after a break, those
+ * that were learned are `replayed`.
+ */
 export interface NewOutcomes {
   outcomes: NewOutcome[];
 }
