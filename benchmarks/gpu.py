@@ -1,4 +1,4 @@
-"""What counting, recalibrating, replaying and a bank cost on a GPU, beside the rate of its copies: ratios in one run.
+"""What counting and recalibrating cost on a GPU, beside the rate of its copies: ratios in one run.
 
 `python benchmarks/gpu.py` needs torch with CUDA and Triton; torchmetrics, if it is there, is measured beside.
 """
@@ -14,8 +14,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-import treecal as tc
-from treecal.torch import Bank, CalibrationError, replay
+from treecal.torch import CalibrationError
 
 
 def seconds(work: Callable[[], object], *, repeats: int = 20, calls: int = 40) -> float:
@@ -75,16 +74,6 @@ def metric(rows: int, classes: int, rate: float) -> list[dict[str, object]]:
     return found
 
 
-def replays(rows: int, dim: int, rate: float) -> list[dict[str, object]]:
-    """Replay points in a box, and classes."""
-    x, box = torch.rand(rows, dim, device="cuda"), tc.Box(0, 1, dim=dim)
-    took = seconds(lambda: replay(x, box), repeats=5, calls=2)
-    found = [show(f"replay {rows:,} x {dim} float32", took, of_copy_rate=(x.nbytes / took / rate, "0.5"))]
-    y = torch.randint(dim, (rows,), device="cuda", dtype=torch.int8)
-    took = seconds(lambda: replay(y, tc.Simplex(dim)), repeats=5, calls=2)
-    return [*found, show(f"replay {rows:,} classes of {dim}, int8", took, ns_a_round=(1e9 * took / rows, "none"))]
-
-
 def forward(rows: int, classes: int) -> list[dict[str, object]]:
     """Recalibrate a batch of logits, beside a softmax."""
     from treecal.torch import Recalibrate
@@ -107,29 +96,6 @@ def forward(rows: int, classes: int) -> list[dict[str, object]]:
     return [*found, show(f"Recalibrate.observe 512 x {classes:,}", took, **ratios)]
 
 
-def bank(streams: int, dim: int, rate: float) -> list[dict[str, object]]:
-    """Update all streams of a bank, in some order, beside the bank on the CPU of the same machine."""
-    found = []
-    keys, classes = torch.randperm(streams, device="cuda"), torch.randint(dim, (streams,), device="cuda")
-    points = torch.rand(streams, dim, device="cuda")
-    for name, space, rows in (
-        ("classes", tc.Simplex(dim), classes),
-        ("points", tc.Box(0, 1, dim=dim), points),
-    ):
-        ours, theirs = Bank(space, streams=streams, device="cuda"), tc.Bank(space, streams=streams)
-        own = keys.cpu().numpy(), rows.cpu().numpy()
-        took = seconds(lambda ours=ours, rows=rows: ours.update(keys, rows), repeats=5, calls=8)
-        clock = clocked(lambda theirs=theirs, own=own: theirs.update(*own), repeats=16)
-        least = keys.nbytes + rows.nbytes + streams * (16 + 16 * dim)  # read and written: rounds, and one sum of each
-        ratios = {"of_copy_rate": (least / took / rate, "none"), "times_cpu": (clock / took, "none")}
-        found.append(show(f"bank.update {streams:,} streams, {name} of {dim}", took, **ratios))
-        took = seconds(lambda ours=ours: ours.predict(keys), repeats=5, calls=4)
-        clock = clocked(lambda theirs=theirs, own=own: theirs.predict(own[0]), repeats=4)
-        ratios = {"times_cpu": (clock / took, "none")}
-        found.append(show(f"bank.predict {streams:,} streams, {name} of {dim}", took, **ratios))
-    return found
-
-
 def clocked(work: Callable[[], object], *, repeats: int) -> float:
     """Return the median time of a call on the CPU."""
     work()
@@ -146,9 +112,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--batch", type=int, default=65_536)
     parser.add_argument("--classes", type=int, default=1_000)
-    parser.add_argument("--rows", type=int, default=10**8)
-    parser.add_argument("--dim", type=int, default=10)
-    parser.add_argument("--streams", type=int, default=10**6)
     parser.add_argument("--json", help="a file for the figures")
     given = parser.parse_args()
     torch.manual_seed(0)
@@ -158,7 +121,6 @@ def main() -> None:
         f"copies {rate / 1e12:.2f} TB/s"
     )
     found = metric(given.batch, given.classes, rate) + forward(given.batch, given.classes)
-    found += replays(given.rows, given.dim, rate) + bank(given.streams, given.dim, rate)
     if given.json:
         with open(given.json, "w", encoding="utf-8") as file:
             json.dump({"copy": rate, "found": found}, file)

@@ -9,13 +9,9 @@ import sys
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 
-import treecal as tc
-from treecal.engine import KERNEL_DISTANCES
-from treecal.exceptions import OutcomeError
-from treecal.torch import Bank, CalibrationError, Recalibrate, _tally as tally, replay
+from treecal.torch import CalibrationError, Recalibrate, _tally as tally
 
 
 def metric(device: str) -> None:
@@ -47,36 +43,6 @@ def metric(device: str) -> None:
         assert all(np.array_equal(a, b) for a, b in zip(found, other, strict=True)), (rows, classes, bins, kind)
 
 
-def replays(device: str) -> None:
-    """Errors agree to 1e-12, and the next forecast bit for bit; the first invalid outcome is named."""
-    from treecal.torch._triton import climbing
-
-    many, climbing._MANY = climbing._MANY, 1  # two heights at a time
-    drawn = torch.Generator().manual_seed(0)
-    simplex = torch.rand(100, 4, generator=drawn, dtype=torch.float64)
-    for rows, forecaster in (
-        (torch.rand(300, 3, generator=drawn), tc.TreeCal(tc.Box([0, -1, 0], [1, 2, 3]), arity=4)),
-        (torch.rand(90, 2, generator=drawn).bfloat16(), tc.TreeCal(tc.Box(0, 1, dim=2), arity=3, depth=5)),
-        (simplex / simplex.sum(dim=1, keepdim=True), tc.TreeCal(tc.Simplex(4), arity=2)),
-        (torch.rand(60, 20, generator=drawn), tc.TreeCal(tc.Box(0, 1, dim=20), arity=2)),
-        (torch.randint(5, (150,), generator=drawn), tc.TreeCal(tc.Simplex(5), arity=4)),
-    ):
-        run = replay(rows.to(device), forecaster)
-        given = rows.float().numpy() if rows.dtype == torch.bfloat16 else rows.numpy()
-        other = tc.replay(given, forecaster)
-        for distance in KERNEL_DISTANCES:
-            expected = other.error(distance, per_node=True)
-            assert abs(run.error(distance) - expected) <= 1e-12 * expected, (forecaster, distance)
-        assert run.next is not None
-        assert run.next.points.tobytes() == other.forecast(len(rows)).points.tobytes(), forecaster
-    for where, value in ((70, 2.0), (200, np.nan), (299, -1.0)):
-        rows = torch.rand(300, 2, generator=drawn)
-        rows[where, 1] = value
-        with pytest.raises(OutcomeError, match=f"round {where + 1} "):
-            replay(rows.to(device), tc.Box(0, 1, dim=2), arity=2)
-    climbing._MANY = many
-
-
 def steps(device: str) -> None:
     """What is learned is what the corrector learns, to 1e-10; `forward` is a softmax of it."""
     tight: dict[str, Any] = {"radius": 2.1, "rate": 0.02, "ridge": 0.5}
@@ -101,20 +67,7 @@ def steps(device: str) -> None:
         assert torch.allclose(module(x[:5].to(device)), expected, atol=1e-6)
 
 
-def banks(device: str) -> None:
-    """State and points are those of `tc.Bank`, bit for bit."""
-    drawn = np.random.default_rng(0)
-    bank, mirror = Bank(tc.Simplex(3), streams=50, device=device), tc.Bank(tc.Simplex(3), streams=50)
-    for _ in range(5):
-        keys, rows = drawn.integers(50, size=200), drawn.dirichlet(np.ones(3), size=200)
-        bank.update(torch.from_numpy(keys).to(device), torch.from_numpy(rows).to(device))
-        mirror.update(keys, rows)
-    own, theirs = bank.bank().get_state(), mirror.get_state()
-    assert all(own[name].tobytes() == theirs[name].tobytes() for name in theirs)
-    assert bank.predict().points.cpu().numpy().tobytes() == mirror.predict().points.tobytes()
-
-
-CHECKS = metric, replays, steps, banks
+CHECKS = metric, steps
 
 if __name__ == "__main__":
     for check in CHECKS:

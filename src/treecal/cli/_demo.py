@@ -45,11 +45,6 @@ _GUARDED = (
     "calibration error is within a bound on every sequence."
 )
 _EAGER = "Guarded's eager part without the guard: it follows the stream, and an adversary leads it astray."
-_SAFE = (
-    "Guarded's safe part on its own, here to show what the guarantee alone would cost. It is built for the worst "
-    "sequence, and gives up accuracy on ordinary ones; so in Guarded it forecasts only while the eager part is not "
-    "trusted."
-)
 
 
 def demo(*, report: Path | None = None, force: Force = False, json: Json = False) -> int:
@@ -95,7 +90,7 @@ def demo(*, report: Path | None = None, force: Force = False, json: Json = False
 
 def _compile() -> None:
     """Have compiled what 10,000 rounds of the model need."""
-    tc.VectorScaling(tc.Simplex(2), scores=None).update_many(np.full((9, 2), 0.5), np.zeros(9, int))
+    tc.AutoCorrector(tc.Simplex(2), scores=None).update_many(np.full((9, 2), 0.5), np.zeros(9, int))
 
 
 def play_all() -> Iterator[Section]:
@@ -113,11 +108,11 @@ def play_all() -> Iterator[Section]:
 
 
 def play_model(stream: ModelStream) -> Section:
-    """Play a model's forecasts, as they are, and corrected and guarded."""
+    """Play a model's forecasts, as they are, and corrected."""
     outcomes = stream.outcomes[:FLIGHTS]
     forecasts = stream.forecasts[:FLIGHTS]
     forecasts = forecasts / forecasts.sum(axis=1, keepdims=True)  # the sums are 1 up to rounding
-    corrector = tc.GuardedCorrector(stream.space, corrector=tc.VectorScaling(stream.space), scores=None)
+    corrector = tc.AutoCorrector(stream.space, scores=None)
     with progress("The model, corrected") as done:
         after = play(
             corrector, outcomes, forecasts=forecasts, name="the model, corrected", note=_CORRECTED, progress=done
@@ -127,33 +122,30 @@ def play_model(stream: ModelStream) -> Section:
     section = Section(stream.title, [model, after])
     raw, corrected = section.verdicts
     text = f"corrected while it runs, the model's class-wise ECE falls from {raw.error:.3f} to {corrected.error:.3f}."
-    text += " To correct your own: treecal recalibrate, or tc.VectorScaling."
+    text += " To correct your own: treecal recalibrate, or tc.AutoCorrector."
     return replace(section, summary=text)
 
 
 def play_stream(title: str, space: tc.Simplex, outcomes: ArrayLike | None) -> Section:
-    """Play outcomes, or an adversary, with the default forecaster and each of its two parts alone."""
-    guarded = tc.Guarded(space)
-    safe = type(guarded.safe)
+    """Play outcomes, or an adversary, with the default forecaster, and its eager part alone."""
     rounds = ADVERSARY if outcomes is None else len(np.asarray(outcomes))
     entries = []
     for name, forecaster, note in (
-        ("Guarded", guarded, _GUARDED),
+        ("Guarded", tc.Guarded(space), _GUARDED),
         ("Codebook (eager part alone)", tc.Codebook(tc.Tracker(space)), _EAGER),
-        (f"{safe.__name__} (safe part alone)", safe(space), _SAFE),
     ):
         stream: ArrayLike | Adversary = LedgerAdversary(space) if outcomes is None else outcomes
         with progress(f"{title}: {type(forecaster).__name__}") as done:
             entry = play(forecaster, stream, rounds=rounds, name=name, note=note, at_once=False, progress=done)
             entries.append(entry)
     section = Section(title, entries)
-    own, eager_alone, safe_alone = section.verdicts
+    own, eager_alone = section.verdicts
     held = own.entry.guard
     assert held is not None
     text = (
         f"{own.level}. The class-wise ECE of Guarded is {own.error:.3f}; by chance it would be {own.chance:.3f}. Its "
-        f"eager part alone has {eager_alone.error:.3f}, its safe part alone {safe_alone.error:.3f}. The safe part "
-        f"forecast {held.safe_rounds:,} of the {rounds:,} rounds."
+        f"eager part alone has {eager_alone.error:.3f}. The safe part forecast {held.safe_rounds:,} of the {rounds:,} "
+        "rounds."
     )
     return replace(section, summary=text)
 
@@ -197,7 +189,7 @@ def model_conclusion(section: Section) -> str:
 
 
 def streams_table(sections: list[Section]) -> Table:
-    """Return one line per stream: the verdict on Guarded, its error, its guarantee, and the errors of its parts alone.
+    """Return one line per stream: the verdict on Guarded, its error, its guarantee, and the error of eager alone.
 
     All errors are class-wise ECE. The guarantee is about the exact ℓ1 error, the sum over classes, which is no smaller
     than that of the ECE of all classes: so the mean over classes has that bound over their number.
@@ -209,11 +201,10 @@ def streams_table(sections: list[Section]) -> Table:
         "verdict",
         ">guaran-\nteed ≤",
         ">eager\nalone",
-        ">safe\nalone",
     )
     shown = new_table("2. Four real streams and an adversary, forecast without a model", *columns)
     for section in sections:
-        guarded, *parts = section.verdicts
+        guarded, eager = section.verdicts
         vacuous = guarded.bound is None or guarded.bound >= guarded.worst
         classes = len(section.names)
         if vacuous and guarded.entry.ahead is not None:
@@ -221,8 +212,8 @@ def streams_table(sections: list[Section]) -> Table:
             bound = f"{most / classes:.2f} in {rounds:,}"
         else:
             bound = "none" if guarded.bound is None else f"{guarded.bound / classes:.2f}"
-        own, *others = [f"{v.error:.3f}" for v in (guarded, *parts)]
-        shown.add_row(section.title, f"{guarded.entry.rounds:,}", own, guarded.level, bound, *others)
+        own, alone = (f"{v.error:.3f}" for v in (guarded, eager))
+        shown.add_row(section.title, f"{guarded.entry.rounds:,}", own, guarded.level, bound, alone)
     return shown
 
 
@@ -236,9 +227,8 @@ def streams_conclusion(sections: list[Section]) -> str:
         "ECE: class by class, by how much the mean outcomes differ from the forecasts. The verdict compares it with "
         f"chance, and then with the base rates{untold}. Guarded is the default: its eager part follows the stream, and "
         "its safe part takes over where that fails, as against the adversary. So its guarantee holds for every "
-        "sequence of outcomes; it falls with the rounds. The safe part "
-        "alone is built for the worst sequence, and is shown for what that costs on ordinary ones. Skill counts too: "
-        "on the real streams the Brier score of Guarded is "
+        "sequence of outcomes; it falls with the rounds. Skill counts too: on the real "
+        "streams the Brier score of Guarded is "
         f"{min(gains):.0f} to {max(gains):.0f} % below that of the best constant forecast, chosen in hindsight."
     )
 

@@ -1,4 +1,4 @@
-"""treecal on the device that a model runs on: calibration error of its logits, recalibration, a monitor, and replay.
+"""treecal on the device that a model runs on: calibration error of its logits, recalibration, a monitor.
 
 Everything works on the CPU as well, with float32, bfloat16, float16 and float64 logits, and under `torch.compile`.
 Kernels for NVIDIA's GPUs are compiled by Triton when first used; no other compiler is needed.
@@ -8,10 +8,8 @@ from treecal._optional import require
 
 require("torch", extra="torch", what="treecal.torch")
 
-from treecal.torch._bank import Bank, BankForecasts
 from treecal.torch._metric import CalibrationError
 from treecal.torch._monitor import Monitor
 from treecal.torch._recalibrate import Recalibrate
-from treecal.torch._replay import Replayed, replay
 
-__all__ = ["Bank", "BankForecasts", "CalibrationError", "Monitor", "Recalibrate", "Replayed", "replay"]
+__all__ = ["CalibrationError", "Monitor", "Recalibrate"]

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import wraps
 from importlib.util import find_spec
-from typing import Any, ParamSpec
+from typing import ParamSpec
 
 import torch
 from torch import Tensor
@@ -66,16 +66,6 @@ def space_of(classes: int | Sequence[str]) -> Simplex:
     """Return the simplex of the classes, with their names if they have some."""
     names = class_names(classes)
     return Simplex(len(names)) if isinstance(classes, int) else Simplex(classes=names)
-
-
-def as_tensor(name: str, given: Any) -> Tensor:
-    """Return a tensor, or an array with DLPack as one; its caller may not write to it."""
-    if not isinstance(given, Tensor):
-        if not hasattr(given, "__dlpack__"):
-            raise ParameterError(f"{name} are a {type(given).__name__}, expected a tensor, or an array with DLPack.")
-        given = torch.utils.dlpack.from_dlpack(given)
-    found: Tensor = given.detach()
-    return found
 
 
 def valid_rows(p: Tensor, outcomes: Tensor) -> Tensor:
