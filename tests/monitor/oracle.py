@@ -9,7 +9,7 @@ import numpy as np
 from treecal.monitor._bets import BINS, FARTHEST, OFFSETS, RATES, TWELFTHS
 
 
-def factors(P: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def factors(P: np.ndarray, Y: np.ndarray, stakes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the factor of each bet in each round, `(rounds, bets)`, and the share of each bet."""
     dim = P.shape[1]
     columns, shares = [], []
@@ -27,31 +27,34 @@ def factors(P: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             shares.append(0.4 / len(watched) / (2 * len(OFFSETS)))
     for rate in RATES:
         tilt, column = np.ones(dim), []
-        for p, y in zip(P, Y, strict=True):
+        for p, y, stake in zip(P, Y, stakes, strict=True):
             q = p * tilt / (p @ tilt)
             column.append(0.5 * (1 + y @ tilt / (p @ tilt)))
-            tilt = np.clip(tilt * (1 + rate * (y - q)), 1 / FARTHEST, FARTHEST)
+            tilt = np.clip(tilt * (1 + stake * rate * (y - q)), 1 / FARTHEST, FARTHEST)
         columns.append(np.array(column))
         shares.append(0.1 / len(RATES))
     for rate in RATES:
         bins, tops, column = np.ones(BINS), np.ones(dim), []
-        for p, y in zip(P, Y, strict=True):
+        for p, y, stake in zip(P, Y, stakes, strict=True):
             top = int(p.argmax())
             b = min(int(p[top] * BINS), BINS - 1)
             tilt = bins[b] * tops[top]
             norm = 1 - p[top] + p[top] * tilt
             column.append(0.5 * (1 + (1 - y[top] + y[top] * tilt) / norm))
-            step = 1 + rate * (y[top] - p[top] * tilt / norm)
+            step = 1 + stake * rate * (y[top] - p[top] * tilt / norm)
             bins[b] = np.clip(bins[b] * step, 1 / FARTHEST, FARTHEST)
             tops[top] = np.clip(tops[top] * step, 1 / FARTHEST, FARTHEST)
         columns.append(np.array(column))
         shares.append(0.1 / len(RATES))
-    return np.array(columns).T, np.array(shares)
+    return 1 + stakes[:, None] * (np.array(columns).T - 1), np.array(shares)
 
 
-def e_values(P: np.ndarray, Y: np.ndarray) -> np.ndarray:
-    """Return the e-value after each round: the average over bets and starts, those to come included."""
-    f, shares = factors(P, Y)
+def e_values(P: np.ndarray, Y: np.ndarray, stakes: np.ndarray | None = None) -> np.ndarray:
+    """Return the e-value after each round: the average over bets and starts, those to come included.
+
+    `stakes` is `λ/π`, of rows that are labelled with probability π: `1 + (λ/π)(q(y)/p(y) − 1)`.
+    """
+    f, shares = factors(P, Y, np.ones(len(P)) if stakes is None else stakes)
     found = []
     for t in range(1, len(P) + 1):
         products = np.array([np.prod(f[k - 1 : t], axis=0) for k in range(1, t + 1)])

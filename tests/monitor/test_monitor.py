@@ -241,7 +241,7 @@ def test_arl_has_no_e_value_and_restarts_everywhere() -> None:
     assert m.statistic == 0
     P, y = stream(2, 60)
     m.update_many(P, y)
-    f, shares = oracle.factors(P, np.eye(2)[y])
+    f, shares = oracle.factors(P, np.eye(2)[y], np.ones(len(P)))
     products = np.array([np.prod(f[k:], axis=0) for k in range(60)]).sum(axis=0)
     assert m.statistic == pytest.approx(shares @ products, rel=1e-9)
 

@@ -18,14 +18,16 @@ from treecal.monitor._bets import BINS, CAPITAL, EXCESS, FARTHEST, LENGTH, MOST,
 
 
 @inlined
-def _advance(cells: Array, i: int, factor: float, start: float, gap: float, number: int) -> None:
-    """Multiply one capital, and follow its run."""
+def _advance(cells: Array, i: int, factor: float, start: float, gap: float, number: int, staked: float) -> None:
+    """Multiply one capital, of which a share is staked, and follow its run."""
+    if staked < 1.0:  # and else not a bit differs
+        factor = 1.0 + staked * (factor - 1.0)
     run = cells[i, RUN] * factor
     cells[i, CAPITAL] = min(cells[i, CAPITAL] * factor, MOST) + start
     if run > 1.0:
         cells[i, RUN] = min(run, MOST)
-        cells[i, LENGTH] += 1.0
-        cells[i, EXCESS] += gap
+        cells[i, LENGTH] += staked
+        cells[i, EXCESS] += staked * gap
     else:
         cells[i, RUN] = 1.0
         cells[i, SINCE] = number + 1.0
@@ -57,7 +59,7 @@ class Room(NamedTuple):
 
 
 @strict
-def _classes_round(bets: Bets, e: Evidence, r: int, b: Array, y: Array, number: int, room: Room) -> None:
+def _classes_round(bets: Bets, e: Evidence, r: int, b: Array, y: Array, number: int, room: Room, staked: float) -> None:
     cells = e.cells[r]
     own = e.learned[r]
     p = room.p
@@ -99,11 +101,11 @@ def _classes_round(bets: Bets, e: Evidence, r: int, b: Array, y: Array, number: 
         for k in range(dim):
             if y[k] > 0.0:
                 paid += y[k] * exp(power * log(p[k]))
-        _advance(cells, i, paid / norms[j], start, gap, number)
+        _advance(cells, i, paid / norms[j], start, gap, number, staked)
         i += 1
     for k in bets.watched:
         for odds in bets.odds:
-            _advance(cells, i, (1.0 + y[k] * odds) / (1.0 + p[k] * odds), start, y[k] - p[k], number)
+            _advance(cells, i, (1.0 + y[k] * odds) / (1.0 + p[k] * odds), start, y[k] - p[k], number, staked)
             i += 1
     size = dim + dim + BINS
     for j in range(len(bets.rates)):
@@ -113,9 +115,9 @@ def _classes_round(bets: Bets, e: Evidence, r: int, b: Array, y: Array, number: 
         for k in range(dim):
             norm += p[k] * own[at + k]
             paid += y[k] * own[at + k]
-        _advance(cells, i, 0.5 + 0.5 * paid / norm, start, gap, number)
+        _advance(cells, i, 0.5 + 0.5 * paid / norm, start, gap, number, staked)
         for k in range(dim):
-            step = 1.0 + bets.rates[j] * (y[k] - p[k] * own[at + k] / norm)
+            step = 1.0 + staked * bets.rates[j] * (y[k] - p[k] * own[at + k] / norm)
             own[at + k] = min(max(own[at + k] * step, 1.0 / FARTHEST), FARTHEST)
         i += 1
     home = 0  # one of the bins, whatever the probability is: another thread may have written NaN since the check
@@ -125,8 +127,8 @@ def _classes_round(bets: Bets, e: Evidence, r: int, b: Array, y: Array, number: 
         bin_ = j * size + dim + home
         class_ = j * size + dim + BINS + top
         odds = own[bin_] * own[class_] - 1.0
-        _advance(cells, i, 0.5 + 0.5 * (1.0 + y[top] * odds) / (1.0 + p[top] * odds), start, gap, number)
-        step = 1.0 + bets.rates[j] * (y[top] - p[top] * (1.0 + odds) / (1.0 + p[top] * odds))
+        _advance(cells, i, 0.5 + 0.5 * (1.0 + y[top] * odds) / (1.0 + p[top] * odds), start, gap, number, staked)
+        step = 1.0 + staked * bets.rates[j] * (y[top] - p[top] * (1.0 + odds) / (1.0 + p[top] * odds))
         own[bin_] = min(max(own[bin_] * step, 1.0 / FARTHEST), FARTHEST)
         own[class_] = min(max(own[class_] * step, 1.0 / FARTHEST), FARTHEST)
         i += 1
@@ -147,7 +149,7 @@ def _refute(bets: Bets, cells: Array, p: Array, y: Array, refuted: int, start: f
 
 
 @strict
-def _points_round(bets: Bets, e: Evidence, r: int, b: Array, y: Array, number: int) -> None:
+def _points_round(bets: Bets, e: Evidence, r: int, b: Array, y: Array, number: int, staked: float) -> None:
     cells = e.cells[r]
     own = e.learned[r]
     start = _start(e.rounds[r], bets.restarts)
@@ -163,16 +165,16 @@ def _points_round(bets: Bets, e: Evidence, r: int, b: Array, y: Array, number: i
         gap = y[k] - b[k]
         share = max(min(gap / bets.ranges[k], 1.0), -1.0) if bets.ranges[k] > 0.0 else 0.0
         for stake in bets.stakes:
-            _advance(cells, i, 1.0 + stake * share, start, gap, number)
+            _advance(cells, i, 1.0 + stake * share, start, gap, number, staked)
             i += 1
     most = bets.spread * bets.diameter
     share = max(min(slope / most, 1.0), -1.0) if most > 0.0 else 0.0
     for stake in bets.stakes:
-        _advance(cells, i, 1.0 + stake * share, start, share, number)
+        _advance(cells, i, 1.0 + stake * share, start, share, number, staked)
         i += 1
     for j in range(len(bets.rates)):
         at = j * (dim + 1)
-        rate = bets.rates[j]
+        rate = staked * bets.rates[j]
         seen = own[at + dim]
         length = 0.0
         paid = 0.0
@@ -185,7 +187,7 @@ def _points_round(bets: Bets, e: Evidence, r: int, b: Array, y: Array, number: i
             paid = max(size * paid, -0.5)
         else:
             paid = 0.0
-        _advance(cells, i, 1.0 + paid, start, paid, number)
+        _advance(cells, i, 1.0 + paid, start, paid, number, staked)
         for k in range(dim):
             own[at + k] += rate * (y[k] - b[k] - own[at + k])
         own[at + dim] += rate * (off - seen)
@@ -193,22 +195,24 @@ def _points_round(bets: Bets, e: Evidence, r: int, b: Array, y: Array, number: i
 
 
 @strict
-def _learn(bets: Bets, e: Evidence, r: int, b: Array, y: Array, number: int, room: Room) -> float:
+def _learn(bets: Bets, e: Evidence, r: int, b: Array, y: Array, number: int, room: Room, staked: float) -> float:
     """Learn a round of one stream; return its value."""
     if bets.classes:
-        _classes_round(bets, e, r, b, y, number, room)
+        _classes_round(bets, e, r, b, y, number, room, staked)
     else:
-        _points_round(bets, e, r, b, y, number)
+        _points_round(bets, e, r, b, y, number, staked)
     e.rounds[r] += 1
     return value(bets, e, r)
 
 
 @strict
-def watch(bets: Bets, e: Evidence, P: Array, Y: Array, rows: Integers, scales: Array, marks: Array) -> int:
+def watch(
+    bets: Bets, e: Evidence, P: Array, Y: Array, rows: Integers, stakes: Array, scales: Array, marks: Array
+) -> int:
     """Learn rounds, in each the whole stream's row 0 and the row of its group, until there is an alarm.
 
-    `marks` holds the rounds so far, the largest value so far, and what it must reach for an alarm; it is changed.
-    Returns how many rounds were learned.
+    `stakes` is the share of its capital that each bet stakes in a round. `marks` holds the rounds so far, the largest
+    value so far, and what it must reach for an alarm; it is changed. Returns how many rounds were learned.
     """
     room = Room(np.empty(P.shape[1]), np.empty(len(bets.shares)))
     for t in range(len(P)):
@@ -217,7 +221,7 @@ def watch(bets: Bets, e: Evidence, P: Array, Y: Array, rows: Integers, scales: A
         alarm = False
         for part in range(2 if rows[t] > 0 else 1):
             r = rows[t] if part == 1 else 0
-            now = scales[r] * _learn(bets, e, r, P[t], Y[t], number, room)
+            now = scales[r] * _learn(bets, e, r, P[t], Y[t], number, room, stakes[t])
             marks[1] = max(marks[1], now)
             alarm = alarm or now >= marks[2]
         if alarm:
@@ -232,7 +236,7 @@ def watch_streams(bets: Bets, e: Evidence, P: Array, Y: Array, rows: Integers, p
     for t in range(len(P)):
         r = rows[t]
         before = peaks[r]
-        now = _learn(bets, e, r, P[t], Y[t], e.rounds[r] + 1, room)
+        now = _learn(bets, e, r, P[t], Y[t], e.rounds[r] + 1, room, 1.0)
         peaks[r] = max(before, now)
         if before < threshold <= now:
             return t + 1

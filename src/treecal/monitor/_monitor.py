@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from treecal._states import Configured, Locked, check_count, check_names, check_number
 from treecal._typing import Array
-from treecal._validate import positive_number
+from treecal._validate import finite_array, positive_number
 from treecal.correctors import Group, one_each, read_name, saved_names
 from treecal.exceptions import ParameterError, SnapshotError, UnsupportedError
 from treecal.forecast import Forecast
@@ -32,6 +32,14 @@ from treecal.monitor._kernels import watch
 _LEAST_ALPHA = 1e-200
 _MOST_ARL = 1e200
 _CHUNK = 1 << 16  # rounds that are learned at once, so that Ctrl-C is heard
+
+
+def _probability(given: Any) -> float:
+    """Return the least probability with which a row is labelled, or raise."""
+    found = positive_number("least_probability", given)
+    if found > 1:
+        raise ParameterError.expected("least_probability", given, "a probability above 0")
+    return found
 
 
 class _Now(NamedTuple):
@@ -69,6 +77,14 @@ class Monitor(Locked, Configured):
     `j`-th one to appear has the share `1/(j(j+1))` of it. `e_value` is then the largest of the parts, each times its
     share. Which groups are off, of many, is a question for `discoveries(monitor.e_values)`.
 
+    *Few labels.* If only some rows get an outcome, each drawn with a known probability, pass these outcomes alone, with
+    `probability=`, and set `least_probability` to the least there is. Then the null may be that `p` is the law of `y`
+    given `p` and the past alone, also if rows are drawn for what else is known of them, such as a judge's doubts: each
+    bet's factor `f` becomes `1 + (least_probability/probability)·(f − 1)`, whose expectation over draw and outcome is 1
+    at most. Rows without an outcome multiply by 1, so there is nothing to learn of them. Equal probabilities cost
+    nothing; of others the alarm is later the more they differ. Labels that people chose have no probability, and then
+    an alarm may be about how they chose.
+
     E-values of two parts of *one* stream cannot be merged: evidence is a product in order. Those of different streams
     may be averaged, whatever their dependence.
 
@@ -87,6 +103,8 @@ class Monitor(Locked, Configured):
         alarm**: in a stream that is long enough there will be one.
     by_group
         Whether to watch each group of rounds by itself as well.
+    least_probability
+        Where few rows are labelled: the least probability with which one is drawn.
     tolerance
         How far from the simplex a forecast may be, as rounding leaves it; it is then renormalised.
 
@@ -114,7 +132,7 @@ class Monitor(Locked, Configured):
     Shin, Ramdas and Rinaldo, "E-detectors: a nonparametric framework for sequential change detection", 2024.
     """
 
-    _fields = ("space", "alpha", "arl", "by_group", "tolerance")
+    _fields = ("space", "alpha", "arl", "by_group", "least_probability", "tolerance")
 
     def __init__(
         self,
@@ -123,6 +141,7 @@ class Monitor(Locked, Configured):
         alpha: float = 0.05,
         arl: float | None = None,
         by_group: bool = False,
+        least_probability: float | None = None,
         tolerance: float = 1e-6,
     ) -> None:
         self.space = checked_space(space)
@@ -135,6 +154,7 @@ class Monitor(Locked, Configured):
         if not isinstance(by_group, bool):
             raise ParameterError.expected("by_group", by_group, "True or False")
         self.by_group = by_group
+        self.least_probability = None if least_probability is None else _probability(least_probability)
         self.tolerance = checked_tolerance(tolerance)
         self._family = family(space, restarts=self.arl is not None)
         self._schema = evidence_schema(self._family)
@@ -204,7 +224,14 @@ class Monitor(Locked, Configured):
         """Return the share of the group that appeared at this place, from 0 on."""
         return 0.5 / ((place + 1) * (place + 2))
 
-    def update(self, forecast: ArrayLike | Forecast, outcome: ArrayLike, *, group: Group = None) -> None:
+    def update(
+        self,
+        forecast: ArrayLike | Forecast,
+        outcome: ArrayLike,
+        *,
+        group: Group = None,
+        probability: float | None = None,
+    ) -> None:
         """Learn a forecast and its outcome. What is invalid raises a `TreeCalError` and changes nothing.
 
         Parameters
@@ -215,14 +242,17 @@ class Monitor(Locked, Configured):
             A point of the set; on a simplex also a class, by its index or name.
         group
             With `by_group`, the name of the group: text, a number, or a tuple of them. None for no group.
+        probability
+            With `least_probability`, that with which this row was drawn to be labelled.
         """
         given = forecast.mean if isinstance(forecast, Forecast) else forecast
         number = self._now.rounds + 1
         b = read_forecast(self.space, given, number, self.tolerance)
         y = read_outcome(self.space, outcome, number)
         names = None if group is None else [self._checked_group(group)]
+        stakes = self._stakes(1, None if probability is None else [probability])
         with self._lock:
-            self._learn(np.array([b]), np.array([y]), names)
+            self._learn(np.array([b]), np.array([y]), names, stakes)
 
     def update_many(
         self,
@@ -230,6 +260,7 @@ class Monitor(Locked, Configured):
         outcomes: ArrayLike | Sequence[Any],
         *,
         groups: Sequence[Group] | None = None,
+        probabilities: ArrayLike | None = None,
     ) -> None:
         """Learn forecasts and their outcomes, in order, as `update` in a loop does. All are checked before the first.
 
@@ -241,6 +272,8 @@ class Monitor(Locked, Configured):
             Points, `(n, dim)`, or classes, `(n,)`.
         groups
             With `by_group`, the group of each.
+        probabilities
+            With `least_probability`, that with which each row was drawn to be labelled.
         """
         if isinstance(forecasts, list | tuple) and any(isinstance(x, Forecast) for x in forecasts):
             forecasts = [x.mean if isinstance(x, Forecast) else x for x in forecasts]
@@ -252,9 +285,9 @@ class Monitor(Locked, Configured):
         names = None
         if groups is not None:
             names = [None if name is None else self._checked_group(name) for name in groups]
-        self.learn_valid(P, Y, names)
+        self.learn_valid(P, Y, names, self._stakes(len(P), probabilities))
 
-    def learn_valid(self, P: Array, Y: Array, groups: list[Group] | None) -> None:
+    def learn_valid(self, P: Array, Y: Array, groups: list[Group] | None, stakes: Array | None = None) -> None:
         """Learn rounds, in order, that were checked before.
 
         Parameters
@@ -263,19 +296,36 @@ class Monitor(Locked, Configured):
             Forecasts and outcomes, `(n, dim)`.
         groups
             The group of each, if the monitor has groups.
+        stakes
+            The share of its capital that each bet stakes; by default that of rows that are sure to be labelled.
         """
+        stakes = self._stakes(len(P), None) if stakes is None else stakes
         with self._lock:
             for at in range(0, len(P), _CHUNK):
                 part = slice(at, at + _CHUNK)
-                self._learn(P[part], Y[part], None if groups is None else groups[part])
+                self._learn(P[part], Y[part], None if groups is None else groups[part], stakes[part])
+
+    def _stakes(self, count: int, probabilities: ArrayLike | None) -> Array:
+        """Return the share of its capital that each bet stakes in each round."""
+        least = 1.0 if self.least_probability is None else self.least_probability
+        if probabilities is None:
+            return np.full(count, least)
+        if self.least_probability is None:
+            hint = "make it with least_probability=, the least with which a row is drawn."
+            raise UnsupportedError("the monitor does not know how few rows are labelled.", hint=hint)
+        found = finite_array("probabilities", probabilities, ndim=1)
+        one_each("probabilities", found, count)
+        for each in found[(found < least) | (found > 1)][:1].tolist():
+            raise ParameterError.expected("probability", each, f"from least_probability, {least:g}, to 1")
+        return np.asarray(least / found)
 
     def _checked_group(self, group: Any) -> Group:
         if not self.by_group:
             raise UnsupportedError("the monitor knows no groups.", hint="make it with by_group=True.")
         return read_name(group)
 
-    def _learn(self, P: Array, Y: Array, names: list[Group] | None) -> None:
-        now, changed = self._after(P, Y, names)
+    def _learn(self, P: Array, Y: Array, names: list[Group] | None, stakes: Array) -> None:
+        now, changed = self._after(P, Y, names, stakes)
         vars(self).update(_now=now, _due=changed)  # at once: an interrupt leaves the rounds learned or not
         self._settled()
 
@@ -286,7 +336,9 @@ class Monitor(Locked, Configured):
             self._due = {}
         return self._groups
 
-    def _after(self, P: Array, Y: Array, names: list[Group] | None) -> tuple[_Now, dict[Group, Evidence]]:
+    def _after(
+        self, P: Array, Y: Array, names: list[Group] | None, stakes: Array
+    ) -> tuple[_Now, dict[Group, Evidence]]:
         """Return what is known after some rounds, and the evidence of the groups that were in them."""
         P, Y = (rows if rows.flags.writeable else rows.copy() for rows in (P, Y))  # so that one kernel is compiled
         table = self._family.table
@@ -304,7 +356,7 @@ class Monitor(Locked, Configured):
         at = 0
         marks = np.array([rounds, peak, self.threshold if alarm is None else np.inf])
         while at < len(P):
-            at += watch.for_rows(len(P))(table, e, P[at:], Y[at:], rows[at:], scales, marks)
+            at += watch.for_rows(len(P))(table, e, P[at:], Y[at:], rows[at:], stakes[at:], scales, marks)
             if alarm is None and marks[1] >= self.threshold:
                 r = rows[at - 1]
                 values = scales[[0, r]] * e.values(table)[[0, r]]
@@ -324,7 +376,7 @@ class Monitor(Locked, Configured):
 
     def _learned(self, P: Array, Y: Array, names: Sequence[Group] | None) -> Self:
         """Return a monitor that has learned rounds: for what is made of one."""
-        now, changed = self._after(P, Y, None if names is None else list(names))
+        now, changed = self._after(P, Y, None if names is None else list(names), self._stakes(len(P), None))
         twin = object.__new__(type(self))
         vars(twin).update(vars(self), _now=now, _groups=self._settled() | changed, _due={}, _lock=RLock())
         return twin

@@ -62,9 +62,9 @@ class WatchedStreams:
     """
 
     def __init__(self, monitor: Monitor) -> None:
-        if not isinstance(monitor, Monitor) or monitor.rounds or monitor.by_group:
-            hint = "each stream is watched by itself, so there are no groups: tc.Monitor(space, alpha=0.01)."
-            raise ParameterError.expected("monitor", monitor, "a new Monitor without groups", hint=hint)
+        if not isinstance(monitor, Monitor) or monitor.rounds or monitor.by_group or monitor.least_probability:
+            hint = "each stream is watched by itself, and its rows all have outcomes: tc.Monitor(space, alpha=0.01)."
+            raise ParameterError.expected("monitor", monitor, "a new Monitor without groups or few labels", hint=hint)
         self.monitor = deepcopy(monitor)
         self.schema = Schema((*evidence_schema(monitor._family).fields, Field("peaks", new=monitor.peak)))
         self.columns = Columns(self.schema)
