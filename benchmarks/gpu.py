@@ -1,6 +1,6 @@
 """What counting and recalibrating cost on a GPU, beside the rate of its copies: ratios in one run.
 
-`python benchmarks/gpu.py` needs torch with CUDA and Triton; torchmetrics, if it is there, is measured beside.
+`python benchmarks/gpu.py` needs torch with CUDA; torchmetrics, if it is there, is measured beside.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import time
 from collections.abc import Callable
 
 import numpy as np
@@ -57,7 +56,7 @@ def metric(rows: int, classes: int, rate: float) -> list[dict[str, object]]:
     for kind in (torch.float32, torch.bfloat16):
         x, ours = logits.to(kind), CalibrationError(classes, bins=15).cuda()
         took = seconds(lambda x=x, ours=ours: ours.update(x, outcomes))
-        ratios = {"of_copy_rate": (x.nbytes / took / rate, "0.6")}
+        ratios = {"of_copy_rate": (x.nbytes / took / rate, "none")}
         try:
             from torchmetrics.classification import MulticlassCalibrationError
 
@@ -67,7 +66,7 @@ def metric(rows: int, classes: int, rate: float) -> list[dict[str, object]]:
                 theirs.update(x, outcomes)
                 theirs.confidences.clear(), theirs.accuracies.clear()
 
-            ratios["times_torchmetrics"] = seconds(other) / took, "5"
+            ratios["times_torchmetrics"] = seconds(other) / took, "none"
         except ImportError:
             pass
         found.append(show(f"metric.update {rows:,} x {classes:,} {kind}".replace("torch.", ""), took, **ratios))
@@ -89,22 +88,7 @@ def forward(rows: int, classes: int) -> list[dict[str, object]]:
         found.append(show(f"Recalibrate.forward {rows:,} x {classes:,} {kind}".replace("torch.", ""), took,
                           times_softmax=(took / plain, "1.1")))  # fmt: skip
     took = seconds(lambda: module.observe(logits[:512], outcomes[:512]), repeats=3, calls=1)
-    host, x, y = Recalibrate(classes), logits[:64].cpu(), outcomes[:64].cpu()
-    host.load_state_dict(module.state_dict())  # as many copies
-    clock = clocked(lambda: host.observe(x, y), repeats=3)
-    ratios = {"us_a_row": (1e6 * took / 512, "none"), "times_cpu": (clock / 64 / (took / 512), "none")}
-    return [*found, show(f"Recalibrate.observe 512 x {classes:,}", took, **ratios)]
-
-
-def clocked(work: Callable[[], object], *, repeats: int) -> float:
-    """Return the median time of a call on the CPU."""
-    work()
-    times = []
-    for _ in range(repeats):
-        begin = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - begin)
-    return statistics.median(times)
+    return [*found, show(f"Recalibrate.observe 512 x {classes:,}", took, us_a_row=(1e6 * took / 512, "none"))]
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 """treecal on the device that a model runs on: calibration error of its logits, recalibration, a monitor.
 
-Everything works on the CPU as well, with float32, bfloat16, float16 and float64 logits, and under `torch.compile`.
-Kernels for NVIDIA's GPUs are compiled by Triton when first used; no other compiler is needed.
+Everything is torch's own operations: it works on the CPU as well, with float32, bfloat16, float16 and float64 logits,
+and under `torch.compile`.
 """
 
 from treecal._optional import require

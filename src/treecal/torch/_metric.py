@@ -14,14 +14,7 @@ from treecal.exceptions import ParameterError
 from treecal.io import Problems
 from treecal.measures import MOST_BINS
 from treecal.torch import _tally as tally
-from treecal.torch._read import (
-    MOST_BINS as MOST_BINS_OF_KERNELS,
-    MOST_CLASSES,
-    class_names,
-    has_kernels,
-    read_logits,
-    read_outcomes,
-)
+from treecal.torch._read import class_names, read_logits, read_outcomes
 
 
 class CalibrationError(nn.Module):
@@ -90,12 +83,8 @@ class CalibrationError(nn.Module):
         outcomes
             The class of each row, `(n,)`, or `(n, ...)`: whole numbers from 0.
         """
-        x, y = self._read(logits, outcomes)
-        if self._has_kernels(x):
-            from treecal.torch._triton.counting import tally_rows
-
-            tally_rows(self.counts, x, y, self.bins)
-            return
+        x = read_logits(logits, len(self.classes))
+        y = read_outcomes(outcomes, logits)
         with torch.no_grad():
             tally.add(self._sums(), x, y)
 
@@ -105,13 +94,8 @@ class CalibrationError(nn.Module):
 
     def probabilities(self, logits: Tensor) -> Tensor:
         """Return the probabilities that are counted, `(n, classes)`: float64 for float64 logits, otherwise float32."""
-        x = read_logits(logits, len(self.classes))
-        if self._has_kernels(x):
-            from treecal.torch._triton.counting import softmax_rows
-
-            return softmax_rows(x)
         with torch.no_grad():
-            return tally.softmax(x)
+            return tally.softmax(read_logits(logits, len(self.classes)))
 
     def compute(self) -> Calibration:
         """Return how calibrated all rows are, those of other processes included; the state stays as it is."""
@@ -142,13 +126,6 @@ class CalibrationError(nn.Module):
 
     def _sums(self) -> tally.Sums:
         return tally.views(self.counts, self.bins)
-
-    def _has_kernels(self, x: Tensor) -> bool:
-        return has_kernels(x) and len(self.classes) <= MOST_CLASSES and self.bins <= MOST_BINS_OF_KERNELS
-
-    def _read(self, logits: Tensor, outcomes: Tensor) -> tuple[Tensor, Tensor]:
-        x = read_logits(logits, len(self.classes))
-        return x, read_outcomes(outcomes, logits)
 
     def extra_repr(self) -> str:
         """Return the arguments, for `repr`."""

@@ -1,12 +1,10 @@
-"""What the modules are given, checked without a look at the values, which are on the device; where kernels run."""
+"""What the modules are given, checked without a look at the values, which are on the device."""
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Sequence
 from functools import wraps
-from importlib.util import find_spec
 from typing import ParamSpec
 
 import torch
@@ -15,18 +13,6 @@ from torch import Tensor
 from treecal._validate import whole_number
 from treecal.exceptions import ParameterError
 from treecal.geometry import Simplex
-
-HAS_TRITON = find_spec("triton") is not None and torch.version.hip is None
-"""Whether there are kernels. (Those of other makers' devices were never tried.)"""
-
-MOST_CLASSES = 8192
-MOST_BINS = 32767
-"""Of the kernels; more are left to torch's own operations. (With more bins, edges are closer than float32 can tell.)"""
-
-
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-"""Whether kernels run on the CPU, in Triton's interpreter: for tests without a GPU."""
-
 
 P = ParamSpec("P")
 
@@ -40,16 +26,6 @@ def uncompiled(method: Callable[P, None]) -> Callable[P, None]:
         (method if plain else torch.compiler.disable(method))(*args, **options)
 
     return run
-
-
-def runs_kernels(rows: Tensor) -> bool:
-    """Return whether there are kernels where these rows are."""
-    return HAS_TRITON and (rows.is_cuda or INTERPRETED) and rows.shape[0] > 0
-
-
-def has_kernels(rows: Tensor) -> bool:
-    """Return whether there are kernels for these rows of logits."""
-    return rows.dtype != torch.float64 and runs_kernels(rows)
 
 
 def class_names(classes: int | Sequence[str]) -> tuple[str, ...]:

@@ -13,19 +13,9 @@ from torch import Tensor, nn
 from treecal.correctors import Newton, TemperatureScaling, VectorScaling
 from treecal.exceptions import ParameterError
 from treecal.geometry import Simplex
-from treecal.torch._read import (
-    MOST_CLASSES,
-    has_kernels,
-    read_logits,
-    read_outcomes,
-    runs_kernels,
-    space_of,
-    uncompiled,
-    valid_rows,
-)
+from treecal.torch._read import read_logits, read_outcomes, space_of, uncompiled, valid_rows
 
 Method = Literal["vector", "temperature"]
-_AT_ONCE = 2**24  # probabilities that are held at a time
 _COPIES = 40  # that there is room for: a new one joins when the rounds have doubled
 
 
@@ -38,9 +28,7 @@ class Recalibrate(nn.Module):
     with `to`, and are saved with the model.
 
     *What agrees.* `observe` takes the online Newton steps of the corrector, row by row in order, in float64, from the
-    softmax in float64 of the logits. On the CPU the state is then the corrector's bit for bit. On an NVIDIA GPU the
-    steps are taken there, each copy by a program of its own with all classes side by side, and nothing waits for the
-    device: sums over classes are added in another order, and the state agrees to 1e-10 of its size. `mixture` is what
+    softmax in float64 of the logits, on the CPU: the state is the corrector's bit for bit. `mixture` is what
     the corrector announces, to 1e-12 in float64: the mean over its copies, which forget at different speeds, by trust;
     the corrector's bounds are for it. `forward` uses the mean of their parameters instead, at the cost of one softmax,
     in float32; with `forget=False`, or before 64 rounds, there is one copy and both are the same.
@@ -131,12 +119,6 @@ class Recalibrate(nn.Module):
     def forward(self, logits: Tensor) -> Tensor:
         """Return recalibrated probabilities, in the shape and the type of the logits."""
         read_logits(logits, self.classes)
-        learns = torch.is_grad_enabled() and logits.requires_grad
-        if logits.ndim == 2 and has_kernels(logits) and not learns and not torch.compiler.is_compiling():
-            from treecal.torch._triton.launch import recalibrate_rows
-
-            if self.classes <= MOST_CLASSES:
-                return recalibrate_rows(logits, self.slope, self.bias, self._least)
         shape = (-1, *(1,) * (logits.ndim - 2))
         kind = torch.float64 if logits.dtype == torch.float64 else torch.float32
         logs = torch.log_softmax(logits, 1, dtype=kind).clamp_min(self._least)
@@ -169,11 +151,6 @@ class Recalibrate(nn.Module):
         x = read_logits(logits, self.classes)
         y = read_outcomes(outcomes, logits)
         with torch.no_grad():
-            if runs_kernels(x) and self.classes <= MOST_CLASSES:
-                for start in range(0, len(x), step := min(2**16, _AT_ONCE // self.classes)):
-                    self._step(x[start : start + step], y[start : start + step])
-                self._use(self.trust @ self.theta)
-                return
             p = torch.softmax(x, 1, dtype=torch.float64)
             valid = valid_rows(p, y)
             p = p[valid].cpu()
@@ -183,18 +160,6 @@ class Recalibrate(nn.Module):
                 corrector.update_many(p.numpy(), y.numpy())
             self._take(corrector._state, corrector.rounds)
             self.invalid += len(valid) - len(y)
-
-    def _step(self, x: Tensor, y: Tensor) -> None:
-        """Take the steps of some rows on the device."""
-        from treecal.torch._triton.launch import Learned, take_steps
-
-        p = torch.softmax(x, 1, dtype=torch.float64)
-        valid = valid_rows(p, y)
-        logs = p.clamp_(math.exp(self._least), 1.0).log_()
-        self.invalid += (~valid).sum()
-        now = Learned(self.theta, self.curvature, self.trust, self.seen, self.rounds)
-        numbers = self.rate, self.ridge, self.radius
-        take_steps(now, logs, y.long(), valid.to(torch.int8), numbers=numbers, forget=self.forget)
 
     def _use(self, mean: Tensor) -> None:
         """Put the mean of the copies' parameters, by trust, where `forward` reads it."""

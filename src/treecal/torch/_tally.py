@@ -20,7 +20,7 @@ HALF = 26
 LOW = (1 << HALF) - 1
 MOST_ROWS = 2**36
 WEIGHT, HITS, HIGH, LOWS = range(4)
-_AT_ONCE = 2**22  # probabilities that are held at a time
+_AT_ONCE = 2**22  # probabilities that are held at a time; on a GPU eight times as many
 
 
 class Sums(NamedTuple):
@@ -61,7 +61,7 @@ def softmax(logits: Tensor) -> Tensor:
 
 def add(sums: Sums, logits: Tensor, outcomes: Tensor) -> None:
     """Add rows, in place."""
-    step = max(1, _AT_ONCE // logits.shape[1])
+    step = max(1, _AT_ONCE * (1 if logits.is_cpu else 8) // logits.shape[1])
     for start in range(0, len(logits), step):
         _add(sums, softmax(logits[start : start + step]).double(), outcomes[start : start + step])
 
@@ -74,19 +74,24 @@ def _add(sums: Sums, p: Tensor, y: Tensor) -> None:
     y = torch.where(valid, y, 0).long()
     p = torch.where(valid[:, None], p, 0.0)
     most, top = p.max(dim=1)  # of equal ones the first
-    each = torch.cat([p, most[:, None]], dim=1)
+    classes_of = torch.arange(classes, device=p.device).expand(p.shape)
+    # Above the lowest bin lie as many probabilities of a row as there are bins, at most: the others are only added up.
+    large, classes_of = p.topk(bins, sorted=False) if classes > bins else (p, classes_of)
+    each = torch.cat([large, most[:, None]], dim=1)
     bin_ = _bin(each, bins)
-    cell = bin_ + bins * torch.arange(width, device=p.device)
+    cell = bin_ + bins * torch.cat([classes_of, torch.full_like(top, classes)[:, None]], dim=1)
     amount = _digits(each)
     new = torch.zeros_like(sums.cells)
     rows = count[:, None].expand(cell.shape)
     for plane, values in ((WEIGHT, rows), (HIGH, amount >> HALF), (LOWS, amount & LOW)):
         new[plane].view(-1).scatter_add_(0, cell.reshape(-1), values.reshape(-1))
     given = p.gather(1, y[:, None])[:, 0]
-    home = bin_.gather(1, y[:, None])[:, 0]
+    home = _bin(given, bins)
     new[HITS].view(-1).scatter_add_(0, home + bins * y, count)
-    new[HITS, classes].scatter_add_(0, bin_[:, classes], count * (top == y))
-    new[HIGH, :, 0], new[LOWS, :, 0] = new[HIGH].sum(dim=1), new[LOWS].sum(dim=1)
+    new[HITS, classes].scatter_add_(0, bin_[:, -1], count * (top == y))
+    every = torch.cat([_digits(p), amount[:, -1:]], dim=1)
+    new[HIGH, :, 0] = (every >> HALF).sum(dim=0)
+    new[LOWS, :, 0] = (every & LOW).sum(dim=0)
     new[WEIGHT, :, 0] = 0
     sums.cells.add_(new)
     sums.scores.add_(_scores(p, given, valid))

@@ -1,1 +1,0 @@
-"""What runs on NVIDIA's GPUs, by kernels that Triton compiles when they are first used."""

@@ -1,1 +1,0 @@
-"""The kernels, in Triton's own language."""
