@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from multiprocessing.shared_memory import SharedMemory
 from typing import Any
 
@@ -76,14 +77,20 @@ def others(rng: np.random.Generator) -> Iterator[Race]:
     yield Race(P, lambda P: tc.audit(P, classes))
     yield Race(classes, lambda y: tc.audit(P, y))
     try:
-        import torch
-
-        from treecal.torch import Bank
+        from treecal.torch import CalibrationError, Monitor, Recalibrate
     except ImportError:
         return
-    bank, keys = Bank(THREE, streams=STREAMS), rng.integers(STREAMS, size=ROWS)
-    yield Race(keys, lambda keys: bank.update(torch.from_numpy(keys), torch.from_numpy(classes)))
-    yield Race(classes, lambda y: bank.update(torch.from_numpy(keys), torch.from_numpy(y)))
+    metric, monitor, module = CalibrationError(3), Monitor(3), Recalibrate(3, method="temperature")
+    for learn in (metric.update, monitor.update, module.observe):
+        yield Race(classes, partial(_learn, learn, np.log(P)))
+        yield Race(np.log(P), partial(_learn, learn, outcomes=classes))
+
+
+def _learn(learn: Callable[[Any, Any], object], logits: Any, outcomes: Any) -> object:
+    """Learn from tensors whose memory is that of the arrays."""
+    import torch
+
+    return learn(torch.from_numpy(logits), torch.from_numpy(outcomes))
 
 
 def spoil(array: Any, sound: Any, stop: Callable[[], bool]) -> None:
