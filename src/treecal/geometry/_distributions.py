@@ -1,9 +1,9 @@
 """Reading forecasts of a number as distribution functions: one rule for every form in which people have them.
 
-- **Quantiles by level**: `{0.1: 80, 0.5: 120, 0.9: 200}`, or with names such as `q10`, `p90`, `0.5`. Between two of them
-  the function is linear. Beyond the outer ones it is exponential, and goes on with the slope that it has between the
-  outer two; where these are equal, nothing lies beyond. A single quantile says nothing of the slope: the function is
-  then linear to both ends. Quantiles that cross are sorted, with a warning.
+- **Quantiles by level**: `{0.1: 80, 0.5: 120, 0.9: 200}`, or with names such as `q10`, `p90`, `0.5`. Between two of
+  them the function is linear. Beyond the outer ones it is exponential, with the slope that it has between the outer
+  two; where these are equal, nothing lies beyond. A single quantile says nothing of the slope: the function is then
+  linear to both ends. Quantiles that cross are sorted, with a warning.
 - **Members of an ensemble, or samples**: `{"members": [...]}`. Each has the same weight. Missing ones, NaN, are left
   out, with a warning.
 - **Mean and standard deviation**: `{"mean": 5, "sd": 2}`: a normal distribution, or another `"family"`.
@@ -234,7 +234,7 @@ def _from_columns(space: Cdf, table: dict[Any, NDArray[Any]], before: int) -> Ar
         family = table[names["family"]].ravel() if "family" in names else ["normal"]
         if len(set(family)) != 1 or family[0] not in FAMILIES:
             raise ParameterError.expected(
-                "family", family[0], ", ".join(FAMILIES), hint="any law of scipy.stats can be passed itself."
+                "family", str(family[0]), ", ".join(FAMILIES), hint="any law of scipy.stats can be passed itself."
             )
         return from_moments(space, mean, sd, before=before, family=str(family[0]))
     try:
@@ -348,7 +348,7 @@ def from_moments(space: Cdf, mean: Array, sd: Array, *, before: int = 0, family:
         spread = spread * (np.sqrt(3) / np.pi if family == "logistic" else np.sqrt(0.5))
     with np.errstate(over="ignore"):
         scaled = np.divide(away, spread, out=np.where(away >= 0, np.inf, -np.inf), where=spread > 0)
-    scaled = np.clip(scaled, -700.0, 700.0).ravel()
+    scaled = np.clip(scaled, -800.0, 800.0).ravel()
     found = np.empty_like(scaled)
     if family in ("normal", "lognormal"):
         normal_cdfs.for_rows(len(scaled) // 64)(scaled, found)
@@ -360,7 +360,7 @@ def from_moments(space: Cdf, mean: Array, sd: Array, *, before: int = 0, family:
 
 
 def _inside(space: Cdf, values: Array, before: int, what: Sequence[str]) -> Array:
-    """Return numbers of forecasts, clipped if the set says so; the first other one raises: its round, and what it is."""
+    """Return numbers of forecasts, clipped if the set says so; the first other one raises, with its round."""
     outside = ~((values >= space.low) & (values <= space.high))
     if not outside.any():
         return values
