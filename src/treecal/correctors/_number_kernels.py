@@ -132,7 +132,14 @@ def move(points: Array, grid: Grid, all_extents: Array, now: Moves, found: Array
 
 @strict
 def learn_moves(
-    points: Array, outcomes: Array, weights: Array, grid: Grid, all_extents: Array, now: Moves, seen: float, found: Array
+    points: Array,
+    outcomes: Array,
+    weights: Array,
+    grid: Grid,
+    all_extents: Array,
+    now: Moves,
+    seen: float,
+    found: Array,
 ) -> float:
     """Announce and learn rows in order; those of weight 0 are only announced. Return the weight of all rounds.
 
@@ -207,9 +214,7 @@ def into_residuals(rows: Array, grid: Grid, all_extents: Array, residuals: Array
 
 
 @strict
-def from_residuals(
-    rows: Array, points: Array, grid: Grid, all_extents: Array, residuals: Array, found: Array
-) -> None:
+def from_residuals(rows: Array, points: Array, grid: Grid, all_extents: Array, residuals: Array, found: Array) -> None:
     """Write distribution functions of residuals as those of numbers; beyond the residuals the forecasts' own."""
     dim = points.shape[1]
     at = np.empty((2, dim))
