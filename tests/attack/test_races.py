@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import treecal as tc
+from tests.attack.races import holds_nan
 from treecal import correctors, forecasters
 from treecal.columns import ROUNDS, ColumnStreams, Forecasts, Schema
 from treecal.engine import read_outcomes
@@ -84,12 +85,6 @@ def test_an_audit_says_that_its_arrays_changed(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(_memory.ArrayLog, "_check", changed)
     with pytest.raises(FileError, match="changed while it was read"):
         tc.audit(P, [0, 1, 0, 1])
-
-
-def holds_nan(state: Any) -> bool:
-    if isinstance(state, dict):
-        return any(map(holds_nan, state.values()))
-    return isinstance(state, np.ndarray) and state.dtype.kind == "f" and bool(np.isnan(state).any())
 
 
 KINDS: list[Any] = [*forecasters.REGISTRY.values(), *correctors.REGISTRY.values()]
