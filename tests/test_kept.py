@@ -42,17 +42,33 @@ SPOOLED = [
 ]
 
 
+SPACES = (tc.Simplex(classes=CLASSES), tc.Simplex(classes=CLASSES[:2]), tc.Cdf(0, 8, points=8))
+
+
+def asked(thing: Any, number: int) -> list[Any]:
+    """What a thing is told to predict: a corrector the model's forecast, a forecaster nothing."""
+    if not isinstance(thing, tc.Corrector):
+        return []
+    if isinstance(thing.space, tc.Cdf):
+        return [{0.25: number % 5, 0.75: number % 5 + 2}]
+    weights = np.arange(thing.space.dim) + 1.0 + number % 3
+    return [weights / weights.sum()]
+
+
+def outcome(space: Any, number: int) -> Any:
+    return number % 9 if isinstance(space, tc.Cdf) else CLASSES[number % space.dim]
+
+
 def things() -> Iterator[tuple[str, Any]]:
     """Yield one of each kind that has a state, after some rounds."""
     rng = np.random.default_rng(0)
-    three, two = tc.Simplex(classes=CLASSES), tc.Simplex(classes=CLASSES[:2])
     for kind in [*REGISTRY.values(), *all_correctors()]:
-        thing: Any = next(thing for space in (three, two) for thing in kind.examples(space))  # type: ignore[attr-defined]
-        for _ in range(20):
-            b = rng.integers(1, 9, size=thing.space.dim) / 8
-            thing.predict(*([b / b.sum()] if isinstance(thing, tc.Corrector) else []))
-            thing.update(CLASSES[rng.integers(thing.space.dim)])
+        thing: Any = next(thing for space in SPACES for thing in kind.examples(space))  # type: ignore[attr-defined]
+        for number in rng.integers(100, size=20).tolist():
+            thing.predict(*asked(thing, number))
+            thing.update(outcome(thing.space, number // 5))
         yield kind.__name__, thing
+    three = SPACES[0]
     late, monitor, ledger = tc.Late(tc.Recalibrator(three)), tc.Monitor(three, alpha=0.05), tc.Ledger(three)
     for k in range(20):
         b, y = rng.dirichlet([1, 1, 1]), CLASSES[rng.integers(3)]
@@ -67,26 +83,26 @@ def things() -> Iterator[tuple[str, Any]]:
 
 def answer(thing: Any) -> str:
     """What a thing answers after one more round, and after another: a hash of the bits."""
-    d = thing.space.dim
-    b = np.ones(d) / d
+    b = np.ones(thing.space.dim) / thing.space.dim
     bits = b""
-    for k in (0, d - 1):
+    for k in (0, thing.space.dim - 1):
+        y = outcome(thing.space, k)
         if isinstance(thing, tc.Ledger):
-            thing.record(b, CLASSES[k])
+            thing.record(b, y)
             bits += np.array(thing.error("l1")).tobytes()
         elif isinstance(thing, tc.Monitor):
-            thing.update(b, CLASSES[k])
+            thing.update(b, y)
             bits += np.array(thing.e_value).tobytes()
         elif isinstance(thing, tc.Bank):
-            thing.update([1], np.eye(d)[[k]])
+            thing.update([1], np.eye(len(b))[[k]])
             bits += thing.predict([1])[0].points.tobytes()
         elif isinstance(thing, tc.Late):
             bits += thing.predict(b, id=f"next {k}").points.tobytes()
-            thing.update(f"next {k}", CLASSES[k])
+            thing.update(f"next {k}", y)
         else:
-            x = thing.predict(*([b] if isinstance(thing, tc.Corrector) else []))
+            x = thing.predict(*asked(thing, k))
             bits += x.points.tobytes() + x.weights.tobytes()
-            thing.update(CLASSES[k])
+            thing.update(y)
     return hashlib.sha256(bits).hexdigest()
 
 
