@@ -51,6 +51,7 @@ from treecal.forecasters import (
 from treecal.geometry import (
     Ball,
     Box,
+    Cdf,
     ConvexSet,
     Lp,
     Mahalanobis,
@@ -82,6 +83,7 @@ __all__ = [
     "BinaryGrid",
     "Box",
     "ByGroup",
+    "Cdf",
     "Chain",
     "Codebook",
     "ConvexSet",
