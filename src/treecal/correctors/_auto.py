@@ -51,8 +51,8 @@ class Weights(State):
 class AutoCorrector(Corrector):
     """The corrector that needs no choice: announces a mixture of the model and of corrections, and does no harm.
 
-    Mixed are the model's forecast as it is, vector and temperature scaling, isotonic calibration, the means of groups of
-    similar forecasts and, for 3 to 7 classes, matrix scaling. Scalings and means forget where that pays.
+    Mixed are the model's forecast as it is, vector and temperature scaling, isotonic calibration, the means of groups
+    of similar forecasts and, for 3 to 7 classes, matrix scaling. Scalings and means forget where that pays.
 
     **Algorithm** (Vovk's aggregating algorithm for the Brier score; Vovk and Zhdanov 2009). The model begins with the
     weight 0.9, and the corrections share the rest. A round multiplies each weight by `exp(−‖y − p_i‖²)`; then a share
