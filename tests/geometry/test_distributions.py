@@ -168,7 +168,9 @@ def test_what_is_no_forecast_is_refused_and_says_why(bad: object, words: str) ->
 def test_a_row_of_a_table_is_named_with_its_column() -> None:
     with pytest.raises(ForecastError, match="round 42 has the quantile q90 of NaN"):
         read_distributions(LOAD, pd.DataFrame({"q10": [1.0, 2.0], "q90": [3.0, None]}), before=40)
-    with pytest.raises(ParameterError, match="family is 'cauchy', expected normal, logistic, laplace, lognormal"):
+    with pytest.raises(
+        ParameterError, match="family is 'cauchy', expected one of normal, logistic, laplace, lognormal"
+    ):
         one({"mean": 3, "sd": 1, "family": "cauchy"})
 
 
