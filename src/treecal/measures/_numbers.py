@@ -180,6 +180,10 @@ class Moments(Laws):
         return np.where((self.sd == 0) & (y == self.mean), 0.0, found), np.where(self.sd == 0, y >= self.mean, found)
 
     def quantile(self, level: float) -> Array:
+        from scipy.special import ndtri
+
+        if self.family == "normal":
+            return self.mean + self.sd * ndtri(level)
         return np.asarray(self._law.ppf(level))
 
     def draw(self, rng: np.random.Generator) -> Array:
