@@ -260,8 +260,8 @@ def audit(
         name = "the arrays"
     if forecast is None and isinstance(outcome, str):
         source = open_source(source, memory_limit=memory_limit, temp_directory=temp_directory)
-        named = None if classes is None else [str(name) for name in classes]
-        forecast = find_probabilities(source, outcome, named)
+        labels = None if classes is None else [str(name) for name in classes]
+        forecast = find_probabilities(source, outcome, labels)
     if forecast is None or outcome is None:
         raise ParameterError(
             f"{'forecast' if forecast is None else 'outcome'} is missing, expected columns of the log.",

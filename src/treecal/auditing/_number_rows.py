@@ -56,8 +56,8 @@ class Columns:
         assert quantiles is not None
         if isinstance(quantiles, Mapping):
             by_level = quantile_levels(quantiles.values())
-            names = {level: name for name, level in quantiles.items()}
-            return cls(outcome, tuple(names[tau] for tau in by_level.values()), tuple(by_level))
+            name_of = {level: name for name, level in quantiles.items()}
+            return cls(outcome, tuple(name_of[tau] for tau in by_level.values()), tuple(by_level))
         found = quantile_levels([quantiles] if isinstance(quantiles, str) else quantiles)
         return cls(outcome, tuple(found.values()), tuple(found))
 
@@ -78,9 +78,9 @@ class Repairs:
     def __str__(self) -> str:
         found = []
         if self.crossing:
-            found.append(f"Quantiles cross in {self.crossing:,} rows, and were sorted.")
+            found.append(f"Quantiles cross in {_rows(self.crossing)}, and were sorted.")
         if self.missing:
-            found.append(f"Members are missing in {self.missing:,} rows, and were left out.")
+            found.append(f"Members are missing in {_rows(self.missing)}, and were left out.")
         return " ".join(found)
 
 
@@ -207,6 +207,10 @@ class NumberRows:
         if wrong:
             return f"{wrong[0]} is missing, infinite or not a number."
         return f"{names[1]} is {row[1]:g}, expected a standard deviation of 0 or more."
+
+
+def _rows(count: int) -> str:
+    return f"{count:,} row{'s' * (count != 1)}"
 
 
 def _numbers(column: NDArray[Any]) -> Array:

@@ -78,10 +78,10 @@ def coverage(whole: NumberCalibration) -> Table:
     for tau, share in whole.placed.coverage.items():
         mean = whole.quantile.get(tau, math.nan)
         found.add_row(f"{tau:g}", f"{share.value:.3f}", f"{share.low:.3f} – {share.high:.3f}", _figure(mean))
-    for share, held in whole.placed.intervals.items():
-        width = whole.sharpness.get(share, math.nan)
+    for probability, held in whole.placed.intervals.items():
+        width = whole.sharpness.get(probability, math.nan)
         of = f", {_figure(width)} wide" if not math.isnan(width) else ""
-        found.add_row(f"the {100 * share:g} % interval{of}", f"{held:.3f}", "", "")
+        found.add_row(f"the {100 * probability:g} % interval{of}", f"{held:.3f}", "", "")
     return found
 
 

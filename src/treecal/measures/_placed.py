@@ -46,7 +46,7 @@ class Placed:
     --------
     >>> placed = Placed((0.25, 0.5, 0.75), np.array([300.0, 200, 200, 300]))
     >>> placed.coverage[0.25].value, placed.verdict.level, placed.verdict.advised.found
-    (0.3, 'somewhat off', 'Too narrow: the 50 % interval held 40 % of the outcomes.')
+    (0.3, 'nearly calibrated', 'Too narrow: the 50 % interval held 40 % of the outcomes.')
     """
 
     levels: tuple[float, ...]
@@ -153,7 +153,7 @@ def _judge(placed: Placed) -> NumberVerdict:
     share = placed.cells / n
     shift, spread = _deviations(pi, share, n)
     p_value = min(1.0, _VIEWS * min(_chi_square(placed.cells, n * pi), *map(_two_sided, (shift, spread))))
-    far = math.sqrt(_square(pi, share, n))
+    far = math.sqrt(float(_square(pi, share, n)))
     low, high = _ends(pi, share, n)
     level: Level
     if p_value >= ALPHA:
@@ -201,13 +201,13 @@ def _chi_square(cells: Array, expected: Array) -> float:
     return float(gammaincc((len(met) - 1) / 2, square / 2))
 
 
-def _square(pi: Array, share: Array, n: float) -> float:
+def _square(pi: Array, share: Array, n: float) -> Array:
     """Return the squared error without its noise: of shares in cells, `(..., cells)`."""
     tau = np.cumsum(pi)[:-1]
     weight = (pi[:-1] + pi[1:]) / 2
     gaps = np.cumsum(share, axis=-1)[..., :-1] - tau
     base = float(weight @ (tau * (1 - tau)))
-    return np.maximum(gaps**2 @ weight / base - 1 / n, 0.0)  # type: ignore[no-any-return]
+    return np.asarray(np.maximum(gaps**2 @ weight / base - 1 / n, 0.0))
 
 
 def _ends(pi: Array, share: Array, n: float) -> tuple[float, float]:
@@ -220,18 +220,17 @@ def _ends(pi: Array, share: Array, n: float) -> tuple[float, float]:
 
 
 def _found(placed: Placed, shift: float, spread: float) -> str:
-    """Say which way the forecasts are off."""
+    """Say which way the forecasts are off: the more conspicuous first, and what may follow from it not at all."""
     found = []
-    if abs(spread) > _SURE and (held := placed.intervals):
+    if abs(spread) > max(_SURE, abs(shift) / 2) and (held := placed.intervals):
         share = min(held, key=lambda each: abs(each - 0.8))
         way = "narrow" if spread > 0 else "wide"
-        found.append(f"Too {way}: the {share:.0%} interval held {held[share]:.0%} of the outcomes.".replace("%", " %"))
-    if abs(shift) > _SURE and (middle := _level(0.5, placed.levels)) is not None:
-        above = 1 - placed.coverage[middle].value
-        way = "low" if shift > 0 else "high"
-        found.append(f"Too {way}: {above:.0%} of the outcomes were above the median.".replace("%", " %"))
-    elif abs(shift) > _SURE:
-        found.append(f"Too {'low' if shift > 0 else 'high'}.")
-    return (
-        " ".join(found) or "Neither too narrow nor too wide, too low nor too high on the whole: single levels are off."
-    )
+        words = f"Too {way}: the {100 * share:.3g} % interval held {100 * held[share]:.0f} % of the outcomes."
+        found.append((abs(spread), words))
+    if abs(shift) > max(_SURE, abs(spread) / 2):
+        middle = _level(0.5, placed.levels)
+        above = math.nan if middle is None else 100 * (1 - placed.coverage[middle].value)
+        words = "." if middle is None else f": {above:.0f} % of the outcomes were above the median."
+        found.append((abs(shift), f"Too {'low' if shift > 0 else 'high'}{words}"))
+    said = [words for _, words in sorted(found, reverse=True)]
+    return " ".join(said) or "Neither too low nor too high, too narrow nor too wide on the whole: some levels are off."

@@ -60,9 +60,10 @@ def plot_pit(placed: Placed, *, ax: Axes | None = None) -> Axes:
     height = placed.cells / placed.rows / due
     ax.bar(edges[:-1], height, due, align="edge", color=BLUE, alpha=0.75, edgecolor="white", linewidth=0.5)
     half = 1.645 * np.sqrt((1 - due) / (due * placed.rows))
-    steps = {"step": "post", "color": GREY, "alpha": 0.3, "linewidth": 0}
-    band = [np.append(each, each[-1]) for each in (np.maximum(1 - half, 0.0), 1 + half)]
-    ax.fill_between(edges, *band, label="90 % by chance", **steps)
+    low = np.maximum(1 - half, 0.0)
+    least = np.append(low, low[-1])
+    most = np.append(1 + half, 1 + half[-1])
+    ax.fill_between(edges, least, most, step="post", color=GREY, alpha=0.3, linewidth=0, label="90 % by chance")
     ax.axhline(1.0, color=GREY, linewidth=1)
     ax.set_xlim(0, 1)
     ax.set_xlabel("where the outcome lay in its forecast (PIT)")
@@ -143,8 +144,8 @@ def plot_fan(last: LastForecasts, *, ax: Axes | None = None, outcome: str = "out
     columns = dict(zip(last.shown, last.quantiles.T, strict=True))
     pairs = [(low, high) for low in last.shown for high in last.shown if low < 0.5 and abs(low + high - 1) < 1e-9]
     for low, high in pairs:
-        band = {"color": BLUE, "alpha": 0.15 + 0.2 * low, "linewidth": 0}
-        ax.fill_between(at, columns[low], columns[high], label=f"{100 * (high - low):.3g} %", **band)
+        label = f"{100 * (high - low):.3g} %"
+        ax.fill_between(at, columns[low], columns[high], label=label, color=BLUE, alpha=0.15 + 0.2 * low, linewidth=0)
     if 0.5 in columns:
         ax.plot(at, columns[0.5], color=BLUE, linewidth=1, label="median")
     ax.plot(at, last.outcomes, ".", color=VERMILION, markersize=3, label="outcome")
