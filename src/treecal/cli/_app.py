@@ -25,7 +25,7 @@ from treecal.cli._recalibrate import recalibrate
 from treecal.cli._recommend import recommend
 from treecal.cli._replay import replay
 from treecal.cli._sample_size import sample_size
-from treecal.cli._serve import serve
+from treecal.cli._serve import mcp, serve
 from treecal.cli._signals import interrupts
 from treecal.cli._terminal import Exit, say
 from treecal.cli._token import token
@@ -59,6 +59,7 @@ for command in (
     arena,
     game,
     serve,
+    mcp,
     token,
     backup,
     move,

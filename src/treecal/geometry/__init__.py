@@ -52,6 +52,7 @@ from treecal.geometry._pairing import (
     framed_columns,
     is_series,
     listed,
+    order_of,
     paired,
     paired_single,
     pairing,

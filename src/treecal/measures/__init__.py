@@ -6,22 +6,30 @@ Every measure is a function of forecasts `P`, `(n, d)` or `(n,)` for class 1 of 
 
 from treecal.measures._calibration import debiased_ece, ece, mce, resolution
 from treecal.measures._cells import MOST_BINS, bin_edges, bin_of, bin_sql
+from treecal.measures._few import (
+    Estimate,
+    Labels,
+    LabelWeights,
+    estimate,
+    few_labels,
+    few_measures,
+    label_weights,
+    read_labels,
+    read_proxy,
+)
 from treecal.measures._gaps import GapSums, atb, smooth_calibration_error
 from treecal.measures._intervals import chance, interval
+from treecal.measures._laws import Laws, Members, Moments, Quantiles, pinball_losses, read_laws
 from treecal.measures._levels import Chance, Interval, largest_surprise, mean_interval
+from treecal.measures._log import read_forecasts
 from treecal.measures._numbers import (
     CrpsParts,
-    Laws,
-    Members,
-    Moments,
-    Quantiles,
     coverage,
     crps,
     crps_parts,
     interval_score,
     pinball,
     pit,
-    read_laws,
     sharpness,
     up_to,
 )
@@ -38,8 +46,10 @@ __all__ = [
     "Bins",
     "Chance",
     "CrpsParts",
+    "Estimate",
     "GapSums",
     "Interval",
+    "LabelWeights",
     "Luck",
     "NumberVerdict",
     "Payoff",
@@ -55,8 +65,11 @@ __all__ = [
     "crps_parts",
     "debiased_ece",
     "ece",
+    "estimate",
+    "few_labels",
     "interval",
     "interval_score",
+    "label_weights",
     "log_score",
     "mce",
     "mean_interval",

@@ -24,6 +24,7 @@ from treecal.measures._calibration import (
     resolution,
 )
 from treecal.measures._gaps import AtbParts, SmoothParts, atb, smooth_calibration_error
+from treecal.measures._laws import Forecasts, read_laws, read_outcomes, says_numbers
 from treecal.measures._levels import (
     AT_ZERO,
     IMPOSSIBLE,
@@ -35,7 +36,6 @@ from treecal.measures._levels import (
     with_rare,
 )
 from treecal.measures._log import Log, Parts, read_forecasts, read_log, read_weights
-from treecal.measures._numbers import Forecasts, read_laws, read_outcomes, says_numbers
 from treecal.measures._payoff import PayoffParts, payoff_loss
 from treecal.measures._scores import ScoreParts, SkillParts, accuracy, brier, log_score, skill
 
