@@ -141,6 +141,8 @@ class Forecast:
     @property
     def mean(self) -> Array:
         """The mean point, `(d,)`."""
+        if len(self._points) == 1:
+            return np.asarray(self._weights[0] * self._points[0])
         # Added up in order, not by BLAS, whose order another processor does not keep.
         return np.asarray(np.add.accumulate(self._weights[:, None] * self._points, axis=0)[-1])
 

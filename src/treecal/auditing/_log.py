@@ -340,8 +340,8 @@ def _beside(log: dict[str, Any], probability: Any, proxy: Any) -> tuple[dict[str
     """Return two arrays as a log, with those of the probability of a label and of proxies, if there are any."""
     given = {"probability": probability, "proxy": proxy}
     arrays = {name: np.asarray(value) for name, value in given.items() if value is not None and np.ndim(value) > 0}
-    names = [name if name in arrays else value for name, value in given.items()]
-    return log | arrays, *names
+    probability, proxy = (name if name in arrays else value for name, value in given.items())
+    return log | arrays, probability, proxy
 
 
 @dataclass

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from treecal.auditing._calibration import Calibration
+from treecal.auditing._stated import Stated, advice
 from treecal.auditing._words import Shown, acted, labelled, watched
 from treecal.exceptions import UnsupportedError
 from treecal.geometry import pairing
@@ -51,6 +52,23 @@ def shown(audit: Shown, named: Named = in_python) -> Group:
         parts += [groups(windows, title=f"Windows of time, by {windows.by[0]}"), Text(watched(windows))]
     if audit.problems.count:
         parts.append(Text(str(audit.problems)))
+    return Group(*[piece for part in parts for piece in (Text(), part)][1:])
+
+
+def judged(audit: Shown, values: Sequence[Stated], named: Named = in_python) -> Group:
+    """Return the audit of stated confidences as rich tables."""
+    parts: list[Any] = [Text(verdict(audit, named).rpartition("\n")[0])]
+    table = _table("Stated confidences", ">stated", ">rows", ">known", ">right", ">90 % interval", ">say", "")
+    for each in values:
+        ends = "" if math.isnan(each.low) else f"{each.low:.4f} – {each.high:.4f}"
+        counts = f"{each.rows:,}", f"{each.labels:,}"
+        note = "off" if each.off else ""
+        table.add_row(f"{each.value:.4g}", *counts, _figure(each.right), ends, f"{each.say:.4g}", note)
+    parts += [table, Text(f"What to do: {advice(values)}")]
+    if audit.whole.estimates:
+        parts += [estimates(audit.whole), Text(labelled(audit.whole.estimates))]
+    if audit.groups:
+        parts.append(groups(audit))
     return Group(*[piece for part in parts for piece in (Text(), part)][1:])
 
 

@@ -19,6 +19,7 @@ from treecal.cli._demo import demo
 from treecal.cli._doctor import doctor
 from treecal.cli._forecast import forecast
 from treecal.cli._game import game
+from treecal.cli._judge import judge
 from treecal.cli._monitor import monitor
 from treecal.cli._plan import plan
 from treecal.cli._recalibrate import recalibrate
@@ -51,6 +52,7 @@ for command in (
     forecast,
     replay,
     audit,
+    judge,
     monitor,
     recalibrate,
     plan,

@@ -12,6 +12,7 @@ from treecal.measures._few import (
     LabelWeights,
     estimate,
     few_labels,
+    few_mean,
     few_measures,
     label_weights,
     read_labels,

@@ -18,7 +18,7 @@ from treecal._typing import Array
 from treecal._validate import whole_number
 from treecal.exceptions import ParameterError
 from treecal.geometry import Cdf, from_members, from_quantiles, quantile_level
-from treecal.measures._laws import Curves, Forecasts, Laws, Members, Quantiles, read_laws, read_outcomes
+from treecal.measures._laws import Curves, Forecasts, Laws, Members, Quantiles, pinball_losses, read_laws, read_outcomes
 from treecal.measures._levels import Interval, mean_interval
 from treecal.measures._log import read_weights
 
