@@ -99,6 +99,7 @@ COMMANDS: dict[str, str | None] = {  # what each needs, if anything
     "recommend --dim 3 --rounds 100 --norm l1": None,
     "sample-size --help": None,
     "audit log.csv": "files",
+    "judge log.csv --confidence p_rain --correct outcome": "files",
     "audit log.csv --report log.html": "files",
     "monitor log.csv": "files",
     "replay days.csv --outcome outcome": "files",
