@@ -8,6 +8,7 @@ from treecal.io._decoder import Decoder, check_columns, class_labels, listed, on
 from treecal.io._duckdb import library
 from treecal.io._formats import FORMATS, Format, format_named, format_of, known_formats, register
 from treecal.io._json import JSON_LINES, json_rows
+from treecal.io._layouts import read_records
 from treecal.io._learned import LearnedFiles
 from treecal.io._names import NUMBER, Keys
 from treecal.io._open import arrays_of, open_source, open_stream

@@ -187,7 +187,7 @@ def estimate(
     labels = read_labels(~np.isnan(m), probability)
     if not np.isfinite(m[labels.at]).all():
         raise ParameterError("values hold infinite ones, expected numbers, or NaN where they are not known.")
-    return _estimate(m, f, labels, level)
+    return few_mean(m, f, labels, level)
 
 
 def few_labels(
@@ -295,11 +295,12 @@ def few_measures(
         for name, (m, f) in values.items()
         if np.isfinite(m[labels.at]).all() and (f is None or np.isfinite(f).all())
     }
-    found = {name: _estimate(m, f, labels, level) for name, (m, f) in finite.items()}
+    found = {name: few_mean(m, f, labels, level) for name, (m, f) in finite.items()}
     return found | {"calibration_error": _calibration_error(sure, right, judged, labels, level)}
 
 
-def _estimate(m: Array, f: Array | None, labels: Labels, level: float) -> Estimate:
+def few_mean(m: Array, f: Array | None, labels: Labels, level: float) -> Estimate:
+    """Return the estimate of a mean of valid rows."""
     known = m[labels.at]
     alone = _mean(known, None, labels)
     both = alone if f is None else _mean(known, f, labels)
