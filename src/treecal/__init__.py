@@ -13,7 +13,7 @@ Examples
 0.209
 """
 
-from treecal.auditing import audit
+from treecal.auditing import audit, sample_labels
 from treecal.correctors import (
     AutoCorrector,
     BetaCalibration,
@@ -51,6 +51,7 @@ from treecal.forecasters import (
 from treecal.geometry import (
     Ball,
     Box,
+    Cdf,
     ConvexSet,
     Lp,
     Mahalanobis,
@@ -82,6 +83,7 @@ __all__ = [
     "BinaryGrid",
     "Box",
     "ByGroup",
+    "Cdf",
     "Chain",
     "Codebook",
     "ConvexSet",
@@ -126,6 +128,7 @@ __all__ = [
     "plan",
     "recommend",
     "replay",
+    "sample_labels",
     "sample_size",
     "save",
 ]

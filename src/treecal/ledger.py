@@ -25,6 +25,7 @@ from treecal.geometry import (
     ROUNDING,
     ConvexSet,
     Distance,
+    as_distance,
     checked_tolerance,
     read_forecast,
     read_forecast_rows,
@@ -170,7 +171,7 @@ class Ledger(Configured):
             return float(self._now[0][1].sum())
 
     def record(
-        self, forecast: Forecast | ArrayLike | Mapping[str, float], outcome: ArrayLike, *, weight: float = 1.0
+        self, forecast: Forecast | ArrayLike | Mapping[Any, Any], outcome: ArrayLike, *, weight: float = 1.0
     ) -> None:
         """Record one round: the forecast and the outcome. Invalid input raises and records nothing.
 
@@ -219,7 +220,7 @@ class Ledger(Configured):
             waiting[place : place + 1] = [entry]  # the ledger's list no longer, if it was settled in the meantime
             self._settle_some(len(forecast))
 
-    def _checked(self, forecast: Forecast | ArrayLike | Mapping[str, float]) -> Forecast:
+    def _checked(self, forecast: Forecast | ArrayLike | Mapping[Any, Any]) -> Forecast:
         """Return the forecast, known to lie in the set."""
         space = self.space
         if isinstance(forecast, Forecast):
@@ -235,7 +236,7 @@ class Ledger(Configured):
 
     def record_many(
         self,
-        forecasts: ArrayLike,
+        forecasts: ArrayLike | Mapping[Any, Any],
         outcomes: ArrayLike | Sequence[Any],
         *,
         weights: ArrayLike | None = None,
@@ -247,7 +248,7 @@ class Ledger(Configured):
         Parameters
         ----------
         forecasts
-            Points, `(n, d)`.
+            Points, `(n, d)`; on a `Cdf` also a table of quantiles, members, or means and standard deviations.
         outcomes
             Points, `(n, d)`; on a simplex also the classes, by their indices or names, `(n,)`.
         weights
@@ -425,11 +426,11 @@ class Ledger(Configured):
         total
             Sum over rounds instead of the mean.
         """
-        return self.exact(per_node=per_node).error(distance, total=total)
+        return self.exact(per_node=per_node).error(as_distance(distance, self.space), total=total)
 
     def table(self, distance: Distance | str = "l1", *, per_node: bool = False) -> Table:
         """Return one row for each distinct forecast, the largest share of the error first."""
-        return self.exact(per_node=per_node).table(distance)
+        return self.exact(per_node=per_node).table(as_distance(distance, self.space))
 
     def get_state(self) -> dict[str, Any]:
         """Return the rows, as arrays that never change afterwards."""

@@ -17,7 +17,6 @@ from treecal.forecast import Forecast
 from treecal.forecasters import (
     BUDGET,
     CAPACITY,
-    SIZES,
     Book,
     Candidate,
     Forecaster,
@@ -99,13 +98,13 @@ class GuardedCorrector(Corrector):
             part = checked_part("corrector", corrector, new := f"a new Corrector on {space!r}")
             if part.rounds or part.space != space:
                 raise ParameterError.expected("corrector", corrector, new)
-        self.norm = space.default_norm if norm is None else as_norm(norm)
+        self.norm = space.default_norm if norm is None else as_norm(norm, space)
         safe = default_safe(space, self.norm) if safe is None else safe
         guard = Guard(space, safe, budget=budget, norm=self.norm, error=error)
         self.budget = guard.budget
         self.error = guard.error
         inner = None if corrector is None else corrector._unscored()  # the scores are kept here
-        book = Book(space, SIZES, CAPACITY)
+        book = Book(space, CAPACITY)
         self._now: _Now = inner, guard, Shelf(book, book.empty())
 
     @property
@@ -167,7 +166,7 @@ class GuardedCorrector(Corrector):
         norm, rounds, after
             As for every forecaster: a ledger is one of what was announced in the rounds after `fit`.
         """
-        norm, guard = as_norm(norm), self._now[1]
+        norm, guard = as_norm(norm, self.space), self._now[1]
         found = guard.certify(norm, rounds) if after is None else guard.certify_more(norm, rounds)
         return certified(found, norm, rounds, guard.rounds, self.space, after)
 

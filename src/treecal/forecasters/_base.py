@@ -233,7 +233,7 @@ class Forecaster(Configured, ABC):
         >>> round(ledger.error("l1"), 3), round(f.certificate("l1", rounds=500, after=ledger).bound, 3)
         (0.01, 0.064)
         """
-        norm, rounds = as_norm(norm), whole_number("rounds", rounds, least=1)
+        norm, rounds = as_norm(norm, self.space), whole_number("rounds", rounds, least=1)
         found = self._certify(norm, rounds) if after is None else self._certify_more(norm, rounds)
         return certified(found, norm, rounds, self.rounds, self.space, after)
 
@@ -328,7 +328,7 @@ def checked_space(space: ConvexSet) -> ConvexSet:
 
 def reach(space: ConvexSet, norm: Norm | str) -> float:
     """Return the set's diameter, or where that is not known a greater number: that of the box around it."""
-    norm = as_norm(norm)
+    norm = as_norm(norm, space)
     try:
         return float(space.diameter(norm))
     except UnsupportedError:

@@ -83,7 +83,7 @@ def divided(thing: Thing) -> tuple[Thing | None, Thing | None]:
         if not source.ordered:
             fixed: Forecaster = Fixed(thing.space)
             if isinstance(eager, Codebook):
-                fixed = Codebook(fixed, sizes=eager.sizes, capacity=eager.capacity)
+                fixed = Codebook(fixed, capacity=eager.capacity)
             return deepcopy(source), Guarded(**thing.arguments() | {"eager": fixed})
     return None, deepcopy(thing)
 
@@ -220,7 +220,7 @@ class Pool:
         total = 0.0
         why = ""
         for rounds, count in copies.items():
-            found = _bound(self.thing, as_norm(norm), rounds)
+            found = _bound(self.thing, as_norm(norm, self.thing.space), rounds)
             if found is None:
                 return None
             total += count * rounds * found.bound
@@ -236,7 +236,7 @@ class Pool:
         The worst division of the rounds is at most `k·Û(rounds/k)`, with `Û` the least concave function above `U`.
         `U` is read at some numbers of rounds and is taken to be non-decreasing, as every guard takes it to be.
         """
-        norm = as_norm(norm)
+        norm = as_norm(norm, self.thing.space)
         copies = min(outstanding, rounds)
         found = _bound(self.thing, norm, rounds)
         if found is None:

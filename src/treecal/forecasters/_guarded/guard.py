@@ -287,7 +287,7 @@ class Guarded(LockedForecaster):
         error: float | None = None,
     ) -> None:
         super().__init__(space)
-        self.norm = space.default_norm if norm is None else as_norm(norm)
+        self.norm = space.default_norm if norm is None else as_norm(norm, space)
         safe = default_safe(space, self.norm) if safe is None else safe
         guard = Guard(space, safe, budget=budget, norm=self.norm, error=error)
         eager = Codebook(Tracker(space)) if eager is None else eager
