@@ -58,7 +58,7 @@ def shown(audit: Shown, named: Named = in_python) -> Group:
 def judged(audit: Shown, values: Sequence[Stated], named: Named = in_python) -> Group:
     """Return the audit of stated confidences as rich tables."""
     parts: list[Any] = [Text(verdict(audit, named).rpartition("\n")[0])]
-    table = _table("Stated confidences", ">stated", ">rows", ">known", ">right", ">90 % interval", ">say", "")
+    table = titled("Stated confidences", ">stated", ">rows", ">known", ">right", ">90 % interval", ">say", "")
     for each in values:
         ends = "" if math.isnan(each.low) else f"{each.low:.4f} – {each.high:.4f}"
         counts = f"{each.rows:,}", f"{each.labels:,}"
