@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,11 +18,13 @@ from treecal.correctors import _forgetting as forgetting
 from treecal.correctors._base import Corrector, Scored
 from treecal.correctors._batch import Batch
 from treecal.correctors._isotonic import IsotonicCalibration
-from treecal.correctors._recalibrator import Recalibrator
+from treecal.correctors._location_scale import LocationScale, extents_of, grid_of
+from treecal.correctors._number_kernels import play_pool, pool
+from treecal.correctors._recalibrator import PitMap, Recalibrator
 from treecal.correctors._scaling_kinds import MatrixScaling, VectorScaling
 from treecal.exceptions import ParameterError, SnapshotError
 from treecal.forecast import Forecast
-from treecal.geometry import ConvexSet, Simplex
+from treecal.geometry import Cdf, ConvexSet, Simplex
 
 MODEL = 0.9
 """The weight of the model before the first round."""
@@ -113,10 +115,24 @@ class AutoCorrector(Corrector):
     name = "auto"
 
     def __init__(self, space: ConvexSet, *, scores: Scored | None = "binned", tolerance: float = 1e-6) -> None:
-        if not isinstance(space, Simplex):
+        if not isinstance(space, Simplex | Cdf):
             hint = "Recalibrator(space, groups=Cells(), make='shift')."
-            raise ParameterError.expected("space", space, "a Simplex, because it mixes probabilities", hint=hint)
+            raise ParameterError.expected("space", space, "a Simplex or Cdf, because it mixes probabilities", hint=hint)
         super().__init__(space, scores=scores, tolerance=tolerance)
+        parts: list[Corrector]
+        self._sources = [0] * 4  # what each part corrects: the model's forecasts, or those of the part of this number
+        self._widths = np.array(space.widths) if isinstance(space, Cdf) else None
+        if isinstance(space, Cdf):
+            parts = [kind(space, scores=None) for kind in (LocationScale, Recalibrator, Recalibrator, PitMap)]
+            self._sources = [0, 0, 1, 1]
+        else:
+            parts = self._of_classes(space)
+        self._start = np.append(MODEL, np.full(len(parts), (1 - MODEL) / len(parts)))
+        self._now: tuple[tuple[Corrector, ...], Weights] = tuple(parts), Weights(self._start.copy(), MODEL, 0, 0.0)
+        self._asked: tuple[object, Array | None, Array] = None, None, self._start  # what the parts announced last
+
+    @staticmethod
+    def _of_classes(space: Simplex) -> list[Corrector]:
         parts: list[Corrector] = [
             VectorScaling(space, curvature="full" if space.dim <= FULL else "by class", scores=None),
             IsotonicCalibration(space, scores=None),
@@ -124,21 +140,21 @@ class AutoCorrector(Corrector):
         ]
         if 3 <= space.dim <= FEW:
             parts.append(MatrixScaling(space, scores=None))
-        self._start = np.append(MODEL, np.full(len(parts), (1 - MODEL) / len(parts)))
-        self._now: tuple[tuple[Corrector, ...], Weights] = tuple(parts), Weights(self._start.copy(), MODEL, 0, 0.0)
-        self._asked: tuple[object, Array | None, Array] = None, None, self._start  # what the parts announced last
+        return parts
 
     @classmethod
     def examples(cls, space: ConvexSet) -> Iterator[Corrector]:
         """Yield the only one there is."""
-        if isinstance(space, Simplex):
+        if isinstance(space, Simplex | Cdf):
             yield cls(space)
 
     @property
     def weights(self) -> dict[str, float]:
         """The weight of the model and of each correction in the coming round, by name."""
         parts, now = self._now
-        names = ("model", *(type(part).__name__ for part in parts))
+        names = ["model"]
+        for part, source in zip(parts, self._sources, strict=False):
+            names.append(type(part).__name__ + f" of {names[source]}" * (source > 0))
         return dict(zip(names, now.weights.tolist(), strict=True))
 
     def excess(self) -> float:
@@ -161,26 +177,44 @@ class AutoCorrector(Corrector):
         """Return the forecasts of a round, the model's first, `(1 + parts, 1, dim)`: asked once for both its halves."""
         now, b, found = self._asked
         if now is not self._now or b is not forecast:
-            found = np.array([forecast, *(part._announced(forecast, None).mean for part in self._now[0])])[:, None]
+            given = [forecast]
+            for part, source in zip(self._now[0], self._sources, strict=False):
+                given.append(part._announced(given[source], None).mean)
+            found = np.array(given)[:, None]
             self._asked = self._now, forecast, found
         return found
 
     def _announce(self, forecast: Array) -> Forecast:
         mean = np.empty((1, self.space.dim))
-        mix.now(self._known(forecast), self._now[1].weights, mean)
+        self._mix(self._known(forecast), self._now[1].weights, mean)
         return self._point(mean[0])
+
+    def _mix(self, given: Array, weights: Array, means: Array) -> None:
+        """Write what is announced, given the forecasts to mix."""
+        if self._widths is None:
+            mix.for_rows(len(means))(given, weights, means)
+        else:
+            pool.for_rows(len(means))(given, weights, self._widths, means)
+
+    def _given_by(self, parts: Sequence[Corrector], forecasts: Array) -> Array:
+        """Return the forecasts to mix of many rows, the model's first, `(1 + parts, n, dim)`."""
+        given = [forecasts]
+        for part, source in zip(parts, self._sources, strict=False):
+            given.append(part._announce_many(given[source], None))
+        return np.array(given)
 
     def _announce_many(self, forecasts: Array, groups: Any) -> Array:
         parts, now = self._now
         means = np.empty(forecasts.shape)
-        given = np.array([forecasts, *(part._announce_many(forecasts, None) for part in parts)])
-        mix.for_rows(len(means))(given, now.weights, means)
+        self._mix(self._given_by(parts, forecasts), now.weights, means)
         return means
 
     def _after(self, forecast: Array, outcome: Array, *, weight: float = 1.0) -> dict[str, Any]:
         parts, now = self._now
         given = self._known(forecast)
-        learned = tuple(part._learned(forecast, outcome, None, weight) for part in parts)
+        sources = [forecast, *given[1:, 0]]
+        pairs = zip(parts, self._sources, strict=False)
+        learned = tuple(part._learned(sources[source], outcome, None, weight) for part, source in pairs)
         batch = Batch(forecast[None], outcome[None], weights=np.array([weight]))
         return {"_now": (learned, self._weighed(now, given, batch)[1])}
 
@@ -189,7 +223,12 @@ class AutoCorrector(Corrector):
         means = np.empty(batch.forecasts.shape)
         weights = now.weights.copy()
         rows = np.array(batch.outcomes), np.array(batch.all_weights())
-        lifted = play.for_rows(len(means))(given, *rows, weights, self._start, now.seen, means)
+        lifted = 0.0
+        if self._widths is None:
+            lifted = play.for_rows(len(means))(given, *rows, weights, self._start, now.seen, means)
+        else:
+            own = self._widths, SHARE, means
+            play_pool.for_rows(len(means))(given, *rows, weights, self._start, now.seen, *own)
         return means, replace(now, weights=weights, seen=now.seen + len(batch.counted()), lifted=now.lifted + lifted)
 
     def _played(self, batch: Batch) -> tuple[Array, dict[str, Any]] | None:
@@ -198,8 +237,8 @@ class AutoCorrector(Corrector):
         rounds = len(batch.counted())
         given = [np.array(batch.forecasts)]
         learned = []
-        for part in parts:
-            found = part._played(own)
+        for part, source in zip(parts, self._sources, strict=False):
+            found = part._played(replace(own, forecasts=given[source]))
             if found is None:
                 return None
             given.append(found[0])
@@ -217,14 +256,24 @@ class AutoCorrector(Corrector):
             batch = _ranked(batch)
         losses = np.zeros(1 + len(parts))
         for own, held in _folds(batch):
-            given = [held.forecasts, *(part._fitted_to(own)._announce_many(held.forecasts, None) for part in parts)]
+            given = self._given_by(self._fitted_parts(own), held.forecasts)
+            units = 1.0 if self._widths is None else 2 * extents_of(held.forecasts, grid_of(self.space))[:, 1]
             for i, points in enumerate(given):
-                costs = ((held.outcomes - points) ** 2).sum(axis=1)
-                losses[i] += float(np.add.accumulate(held.all_weights() * costs)[-1])
+                costs = ((held.outcomes - points) ** 2 * (1.0 if self._widths is None else self._widths)).sum(axis=1)
+                losses[i] += float(np.add.accumulate(held.all_weights() * (costs / units))[-1])
         weights = self._start * applied(exp, losses.min() - losses)
         weights = (1 - SHARE) * (weights / weights.sum()) + SHARE * self._start
-        fitted = tuple(part._fitted_to(_spread(batch)) for part in parts)
+        fitted = self._fitted_parts(_spread(batch))
         vars(self).update(_now=(fitted, Weights(weights, float(weights[0]), 0, 0.0)), **self._counted(rounds))
+
+    def _fitted_parts(self, batch: Batch) -> tuple[Corrector, ...]:
+        """Return the parts after a log, each fitted to what those before it, now fitted, make of it."""
+        given = [batch.forecasts]
+        fitted = []
+        for part, source in zip(self._now[0], self._sources, strict=False):
+            fitted.append(part._fitted_to(replace(batch, forecasts=given[source])))
+            given.append(fitted[-1]._announce_many(given[source], None) if any(self._sources) else batch.forecasts)
+        return tuple(fitted)
 
     def _own_state(self) -> dict[str, Any]:
         parts, now = self._now

@@ -70,7 +70,7 @@ class LocationScale(Corrector):
     learns from the forecast as the model gave it, never from its own.
 
     Seven memories do so at once: one that keeps all rounds, and others with half-lives of 4, 16, …, 4096 rounds. Of
-    `a` and `ln b` the means by trust are used; trust is `exp(−Σ score/2s)`, with fixed share.
+    `a` and `ln b` the means by trust are used; trust is `exp(−Σ score/s)`, with fixed share.
 
     There is no guarantee: the score is not convex in `b`. `tc.AutoCorrector`, which contains this one, has one, and
     `tc.Gated` lets it in where it has proved to be better. A round costs `O(dim)`, for each memory.

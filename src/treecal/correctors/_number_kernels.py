@@ -17,7 +17,7 @@ from treecal._elementary import exp, log, power
 from treecal._typing import Array
 from treecal.correctors._forgetting import LASTING, SHARE, trusted
 
-PRIOR = 10.0
+PRIOR = 3.0
 """Rounds that the curvature of shift and stretch counts more than it has seen, so that first steps are short."""
 FARTHEST = 20.0
 """Spreads by which a forecast is shifted at most."""
@@ -175,7 +175,7 @@ def learn_moves(
                     a += w * one * one
                     b += w * one * two
                     c += w * two * two
-            losses[i] = loss / (2.0 * extent[1])
+            losses[i] = loss / extent[1]
             kept = now.kept[i]
             left = kept if weight == 1.0 else power(kept, weight)
             A = now.curvature[i]
