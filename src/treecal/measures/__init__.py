@@ -9,6 +9,19 @@ from treecal.measures._cells import MOST_BINS, bin_edges, bin_of, bin_sql
 from treecal.measures._gaps import GapSums, atb, smooth_calibration_error
 from treecal.measures._intervals import chance, interval
 from treecal.measures._levels import Chance, Interval, largest_surprise, mean_interval
+from treecal.measures._numbers import (
+    CrpsParts,
+    Laws,
+    coverage,
+    crps,
+    crps_parts,
+    interval_score,
+    pinball,
+    pit,
+    read_laws,
+    sharpness,
+    up_to,
+)
 from treecal.measures._payoff import Payoff, best_actions, payoff_loss, read_loss
 from treecal.measures._reliability import Bins, Luck, bin_class, bin_rows, classwise_ece, mean_gap
 from treecal.measures._sample_size import SampleSize, sample_size, smallest_effect
@@ -20,6 +33,7 @@ __all__ = [
     "Advice",
     "Bins",
     "Chance",
+    "CrpsParts",
     "GapSums",
     "Interval",
     "Luck",
@@ -30,15 +44,22 @@ __all__ = [
     "atb",
     "brier",
     "chance",
+    "coverage",
+    "crps",
+    "crps_parts",
     "debiased_ece",
     "ece",
     "interval",
+    "interval_score",
     "log_score",
     "mce",
     "mean_interval",
     "payoff_loss",
+    "pinball",
+    "pit",
     "resolution",
     "sample_size",
+    "sharpness",
     "skill",
     "smallest_effect",
     "smooth_calibration_error",
