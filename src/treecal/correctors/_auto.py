@@ -120,16 +120,20 @@ class AutoCorrector(Corrector):
             raise ParameterError.expected("space", space, "a Simplex or Cdf, because it mixes probabilities", hint=hint)
         super().__init__(space, scores=scores, tolerance=tolerance)
         parts: list[Corrector]
-        self._sources = [0] * 4  # what each part corrects: the model's forecasts, or those of the part of this number
         self._widths = np.array(space.widths) if isinstance(space, Cdf) else None
         if isinstance(space, Cdf):
-            parts = [kind(space, scores=None) for kind in (LocationScale, Recalibrator, Recalibrator, PitMap)]
-            self._sources = [0, 0, 1, 1]
+            parts, self._sources, self._start = self._of_numbers(space)
         else:
             parts = self._of_classes(space)
-        self._start = np.append(MODEL, np.full(len(parts), (1 - MODEL) / len(parts)))
-        self._now: tuple[tuple[Corrector, ...], Weights] = tuple(parts), Weights(self._start.copy(), MODEL, 0, 0.0)
+            self._sources = [0] * len(parts)  # what each corrects: the model, or the part of this number
+            self._start = np.append(MODEL, np.full(len(parts), (1 - MODEL) / len(parts)))
+        own = float(self._start[0])
+        self._now: tuple[tuple[Corrector, ...], Weights] = tuple(parts), Weights(self._start.copy(), own, 0, 0.0)
         self._asked: tuple[object, Array | None, Array] = None, None, self._start  # what the parts announced last
+
+    def _of_numbers(self, space: Cdf) -> tuple[list[Corrector], list[int], Array]:
+        """Return the parts, what each corrects, and the weights at the start."""
+        return [Pool(space, scores=None), PitMap(space, scores=None)], [0, 1], np.array([0.1, 0.1, 0.8])
 
     @staticmethod
     def _of_classes(space: Simplex) -> list[Corrector]:
@@ -152,8 +156,13 @@ class AutoCorrector(Corrector):
     def weights(self) -> dict[str, float]:
         """The weight of the model and of each correction in the coming round, by name."""
         parts, now = self._now
+        if isinstance(parts[0], Pool):  # of the mixture that the last part corrects
+            inner = parts[0].weights
+            found = {name: float(now.weights[1]) * weight for name, weight in inner.items()}
+            found["model"] += float(now.weights[0])
+            return found | {"PitMap of these": float(now.weights[2])}
         names = ["model"]
-        for part, source in zip(parts, self._sources, strict=False):
+        for part, source in zip(parts, self._sources, strict=True):
             names.append(type(part).__name__ + f" of {names[source]}" * (source > 0))
         return dict(zip(names, now.weights.tolist(), strict=True))
 
@@ -168,9 +177,10 @@ class AutoCorrector(Corrector):
         """
         now = self._now[1]
         shares = np.minimum(SHARE, 1 / np.arange(1, min(now.seen, 10**6) + 1))
-        lost = -math.fsum(np.log1p(-shares * (1 - MODEL)))
+        others = 1 - float(self._start[0])
+        lost = -math.fsum(np.log1p(-shares * others))
         if now.seen > 10**6:  # the rest of a sum of decreasing terms
-            lost += (1 - MODEL) * math.log(now.seen / 10**6) / (1 - 1e-6)
+            lost += others * math.log(now.seen / 10**6) / (1 - 1e-6)
         return -math.log(now.model) + lost + now.lifted
 
     def _known(self, forecast: Array) -> Array:
@@ -178,7 +188,7 @@ class AutoCorrector(Corrector):
         now, b, found = self._asked
         if now is not self._now or b is not forecast:
             given = [forecast]
-            for part, source in zip(self._now[0], self._sources, strict=False):
+            for part, source in zip(self._now[0], self._sources, strict=True):
                 given.append(part._announced(given[source], None).mean)
             found = np.array(given)[:, None]
             self._asked = self._now, forecast, found
@@ -199,7 +209,7 @@ class AutoCorrector(Corrector):
     def _given_by(self, parts: Sequence[Corrector], forecasts: Array) -> Array:
         """Return the forecasts to mix of many rows, the model's first, `(1 + parts, n, dim)`."""
         given = [forecasts]
-        for part, source in zip(parts, self._sources, strict=False):
+        for part, source in zip(parts, self._sources, strict=True):
             given.append(part._announce_many(given[source], None))
         return np.array(given)
 
@@ -213,7 +223,7 @@ class AutoCorrector(Corrector):
         parts, now = self._now
         given = self._known(forecast)
         sources = [forecast, *given[1:, 0]]
-        pairs = zip(parts, self._sources, strict=False)
+        pairs = zip(parts, self._sources, strict=True)
         learned = tuple(part._learned(sources[source], outcome, None, weight) for part, source in pairs)
         batch = Batch(forecast[None], outcome[None], weights=np.array([weight]))
         return {"_now": (learned, self._weighed(now, given, batch)[1])}
@@ -237,7 +247,7 @@ class AutoCorrector(Corrector):
         rounds = len(batch.counted())
         given = [np.array(batch.forecasts)]
         learned = []
-        for part, source in zip(parts, self._sources, strict=False):
+        for part, source in zip(parts, self._sources, strict=True):
             found = part._played(replace(own, forecasts=given[source]))
             if found is None:
                 return None
@@ -270,7 +280,7 @@ class AutoCorrector(Corrector):
         """Return the parts after a log, each fitted to what those before it, now fitted, make of it."""
         given = [batch.forecasts]
         fitted = []
-        for part, source in zip(self._now[0], self._sources, strict=False):
+        for part, source in zip(self._now[0], self._sources, strict=True):
             fitted.append(part._fitted_to(replace(batch, forecasts=given[source])))
             given.append(fitted[-1]._announce_many(given[source], None) if any(self._sources) else batch.forecasts)
         return tuple(fitted)
@@ -285,7 +295,7 @@ class AutoCorrector(Corrector):
         now = Weights(**deepcopy(state["weighed"]))
         check_array("the weights", now.weights, self._start.shape)
         check_count("the rounds that were weighed", now.seen, most=rounds)
-        check_number("the model's first weight", now.model, least=SHARE * MODEL / 2, most=1.0)
+        check_number("the model's first weight", now.model, least=SHARE * float(self._start[0]) / 2, most=1.0)
         check_number("what was lifted", now.lifted, least=0.0, most=float(MOST_ROUNDS))
         if (now.weights <= 0).any() or abs(now.weights.sum() - 1) > 1e-9:
             raise SnapshotError("the weights are not a distribution.")
@@ -298,6 +308,17 @@ class AutoCorrector(Corrector):
             self._now = parts, now
 
         return resume
+
+
+class Pool(AutoCorrector):
+    """The mixture of corrections of a number, before its levels are corrected: a part of `AutoCorrector`."""
+
+    name = None
+
+    def _of_numbers(self, space: Cdf) -> tuple[list[Corrector], list[int], Array]:
+        parts: list[Corrector] = [LocationScale(space, scores=None)]
+        parts += [Recalibrator(space, scores=None), Recalibrator(space, scores=None), PitMap(space, scores=None)]
+        return parts, [0, 0, 1, 1], np.append(MODEL, np.full(4, (1 - MODEL) / 4))
 
 
 def _folds(batch: Batch) -> list[tuple[Batch, Batch]]:
