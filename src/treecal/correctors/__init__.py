@@ -9,8 +9,8 @@ from treecal.correctors._batch import Batch, Group, one_each
 from treecal.correctors._by_group import ByGroup
 from treecal.correctors._chain import Chain
 from treecal.correctors._forgetting import calibeating_bound, tracking_bound
-from treecal.correctors._gated import Gated, Switch
 from treecal.correctors._frames import LocationSpread, Together
+from treecal.correctors._gated import Gated, Switch
 from treecal.correctors._groups import ByKey, Cells, Centroids, Groups, TopClass
 from treecal.correctors._guarded import GuardedCorrector
 from treecal.correctors._isotonic import IsotonicCalibration

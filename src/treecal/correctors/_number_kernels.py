@@ -132,7 +132,14 @@ def move(points: Array, grid: Grid, all_extents: Array, now: Moves, found: Array
 
 @strict
 def learn_moves(
-    points: Array, outcomes: Array, weights: Array, grid: Grid, all_extents: Array, now: Moves, seen: float, found: Array
+    points: Array,
+    outcomes: Array,
+    weights: Array,
+    grid: Grid,
+    all_extents: Array,
+    now: Moves,
+    seen: float,
+    found: Array,
 ) -> float:
     """Announce and learn rows in order; those of weight 0 are only announced. Return the weight of all rounds.
 
@@ -207,9 +214,7 @@ def into_residuals(rows: Array, grid: Grid, all_extents: Array, residuals: Array
 
 
 @strict
-def from_residuals(
-    rows: Array, points: Array, grid: Grid, all_extents: Array, residuals: Array, found: Array
-) -> None:
+def from_residuals(rows: Array, points: Array, grid: Grid, all_extents: Array, residuals: Array, found: Array) -> None:
     """Write distribution functions of residuals as those of numbers; beyond the residuals the forecasts' own."""
     dim = points.shape[1]
     at = np.empty((2, dim))
@@ -250,7 +255,7 @@ def from_levels(rows: Array, points: Array, levels: Array, found: Array) -> None
 
 
 @strict
-def _pool(points: Array, weights: Array, widths: Array, mean: Array) -> float:
+def pool_one(points: Array, weights: Array, widths: Array, mean: Array) -> float:
     """Write the forecast of a round, given those to pool; return `Λ`, in whose units the scores count.
 
     At threshold `k`, where the forecasts lie between `a` and `b`, the squared loss is mixable at the rate
@@ -322,7 +327,7 @@ def score(point: Array, outcome: Array, widths: Array) -> float:
 def pool(given: Array, weights: Array, widths: Array, means: Array) -> None:
     """Write the forecast of each row, given those to pool, `(forecasts, rows, dim)`."""
     for row in range(len(means)):
-        _pool(given[:, row], weights, widths, means[row])
+        pool_one(given[:, row], weights, widths, means[row])
 
 
 @strict
@@ -340,7 +345,7 @@ def play_pool(
     """Announce and weigh rounds in order; those of weight 0 are only announced."""
     costs = np.empty(len(weights))
     for row in range(len(means)):
-        scale = _pool(given[:, row], weights, widths, means[row])
+        scale = pool_one(given[:, row], weights, widths, means[row])
         weight = row_weights[row]
         if weight == 0.0:
             continue

@@ -29,12 +29,28 @@ from treecal.monitor._bets import (
 )
 
 KINDS = (
-    "temperature", "class", "base rate", "confidence", "coordinate", "slope", "direction",
-    "shift", "spread", "interval", "level",
+    "temperature",
+    "class",
+    "base rate",
+    "confidence",
+    "coordinate",
+    "slope",
+    "direction",
+    "shift",
+    "spread",
+    "interval",
+    "level",
 )
 _PROOF = 1e200  # no forecast but one of 0 is ever as wrong in a round
 _DIRECTIONS = (
-    "too low", "too high", "too sure", "not sure enough", "too extreme", "not extreme enough", "too narrow", "too wide"
+    "too low",
+    "too high",
+    "too sure",
+    "not sure enough",
+    "too extreme",
+    "not extreme enough",
+    "too narrow",
+    "too wide",
 )
 
 

@@ -101,8 +101,19 @@ def _of_classes(dim: int) -> Family:
     odds = applied(expm1, offsets)
     none = np.zeros(0)
     table = Bets(
-        True, np.array(TWELFTHS), odds, watched, none, none, 0.0, 0.0, none, np.array(RATES), _shares(bets, _SHARES),
-        none, none,
+        True,
+        np.array(TWELFTHS),
+        odds,
+        watched,
+        none,
+        none,
+        0.0,
+        0.0,
+        none,
+        np.array(RATES),
+        _shares(bets, _SHARES),
+        none,
+        none,
     )
     return Family(tuple(bets), table, len(RATES) * (2 * dim + BINS))
 

@@ -213,7 +213,9 @@ def _part_inside(low: float, high: float, share: float) -> float:
 
 
 @strict
-def _numbers_round(bets: Bets, e: Evidence, r: int, low: float, high: float, tied: bool, number: int, staked: float) -> None:
+def _numbers_round(
+    bets: Bets, e: Evidence, r: int, low: float, high: float, tied: bool, number: int, staked: float
+) -> None:
     """Learn the interval of levels in which an outcome lay: its mean factor, or where it is tied its least.
 
     A factor has the mean 1 over levels that are uniform, and so over the intervals that they fall into.

@@ -260,7 +260,9 @@ class Monitor(Locked, Configured):
         if isinstance(self.space, Cdf):
             one = {name: [entry] for name, entry in given.items()} if isinstance(given, Mapping) else [given]
             self.update_many(
-                one, [outcome], groups=None if group is None else [group],
+                one,
+                [outcome],
+                groups=None if group is None else [group],
                 probabilities=None if probability is None else [probability],
             )
             return
