@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -112,7 +112,7 @@ class AutoCorrector(Corrector):
     Herbster and Warmuth, "Tracking the Best Expert", 1998.
     """
 
-    name = "auto"
+    name: ClassVar[str | None] = "auto"
 
     def __init__(self, space: ConvexSet, *, scores: Scored | None = "binned", tolerance: float = 1e-6) -> None:
         if not isinstance(space, Simplex | Cdf):
@@ -237,8 +237,8 @@ class AutoCorrector(Corrector):
         if self._widths is None:
             lifted = play.for_rows(len(means))(given, *rows, weights, self._start, now.seen, means)
         else:
-            own = self._widths, SHARE, means
-            play_pool.for_rows(len(means))(given, *rows, weights, self._start, now.seen, *own)
+            start = self._start
+            play_pool.for_rows(len(means))(given, *rows, weights, start, now.seen, self._widths, SHARE, means)
         return means, replace(now, weights=weights, seen=now.seen + len(batch.counted()), lifted=now.lifted + lifted)
 
     def _played(self, batch: Batch) -> tuple[Array, dict[str, Any]] | None:
@@ -267,10 +267,11 @@ class AutoCorrector(Corrector):
         losses = np.zeros(1 + len(parts))
         for own, held in _folds(batch):
             given = self._given_by(self._fitted_parts(own), held.forecasts)
-            units = 1.0 if self._widths is None else 2 * extents_of(held.forecasts, grid_of(self.space))[:, 1]
             for i, points in enumerate(given):
-                costs = ((held.outcomes - points) ** 2 * (1.0 if self._widths is None else self._widths)).sum(axis=1)
-                losses[i] += float(np.add.accumulate(held.all_weights() * (costs / units))[-1])
+                squares = (held.outcomes - points) ** 2
+                if isinstance(self.space, Cdf):
+                    squares *= self.space.widths / (2 * extents_of(held.forecasts, grid_of(self.space))[:, 1:])
+                losses[i] += float(np.add.accumulate(held.all_weights() * squares.sum(axis=1))[-1])
         weights = self._start * applied(exp, losses.min() - losses)
         weights = (1 - SHARE) * (weights / weights.sum()) + SHARE * self._start
         fitted = self._fitted_parts(_spread(batch))

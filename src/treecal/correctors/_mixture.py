@@ -191,6 +191,7 @@ class Mixture(Corrector):
 
     def _pooled(self, weights: Array, forecasts: Array) -> tuple[Array, float]:
         """Return the mixture of distributions of a number, and the unit in which their scores count."""
+        assert self._widths is not None
         mean = np.empty(self.space.dim)
         scale = pool_one.now(np.array(forecasts), weights, self._widths, mean)
         return mean, scale

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterator
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
@@ -137,7 +137,7 @@ class Recalibrator(Corrector):
     Foster and Hart, "Calibeating: Beating Forecasters at Their Own Game", 2023.
     """
 
-    _fields = ("space", "groups", "make", "prior", "forget", "scores", "tolerance")
+    _fields: ClassVar[tuple[str, ...]] = ("space", "groups", "make", "prior", "forget", "scores", "tolerance")
 
     def __init__(
         self,
@@ -532,7 +532,7 @@ class PitMap(Recalibrator):
     """
 
     name = "pit-map"
-    _fields = ("space", "scores", "tolerance")
+    _fields: ClassVar[tuple[str, ...]] = ("space", "scores", "tolerance")
 
     def __init__(self, space: ConvexSet, *, scores: Scored | None = "binned", tolerance: float = 1e-6) -> None:
         checked_numbers(space, "it renames the levels of distributions of a number")

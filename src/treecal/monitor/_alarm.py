@@ -173,8 +173,13 @@ def read_alarm(
         own = [i for i in of_kind if family.bets[i].size * size > 0]
         gap = _gap(_best_run(cells[own]))
         place = {"interval": COVERAGES, "level": LEVELS}[kind][where] if kind in ("interval", "level") else None
-        up = {"shift": ("too low", "too high"), "level": ("too high", "too low"), "spread": ("too narrow", "too wide")}
-        direction = up.get(kind, ("too wide", "too narrow"))[size < 0]
+        words = {
+            "shift": ("too low", "too high"),
+            "level": ("too high", "too low"),
+            "spread": ("too narrow", "too wide"),
+            "interval": ("too wide", "too narrow"),
+        }
+        direction = words[kind][size < 0]
         size = gap
     elif kind == "direction":
         row = learned[RATES.index(size) * (space.dim + 1) :][: space.dim]

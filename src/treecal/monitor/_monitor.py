@@ -258,7 +258,7 @@ class Monitor(Locked, Configured):
         given = forecast.mean if isinstance(forecast, Forecast) else forecast
         number = self._now.rounds + 1
         if isinstance(self.space, Cdf):
-            one = {name: [entry] for name, entry in given.items()} if isinstance(given, Mapping) else [given]
+            one: Any = {name: [entry] for name, entry in given.items()} if isinstance(given, Mapping) else [given]
             self.update_many(
                 one,
                 [outcome],
