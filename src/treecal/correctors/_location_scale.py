@@ -22,7 +22,7 @@ from treecal.geometry import Cdf, ConvexSet
 HALF_LIVES = (4, 16, 64, 256, 1024, 4096)
 """In rounds, of the memories that fade.
 
-Chosen on half of the series of `benchmarks/numbers.py`. With 16 as the shortest the score of seasonal naive forecasts,
+Chosen on half of the series of `benchmarks/distributions.py`. With 16 as the shortest the score of seasonal naive forecasts,
 whose errors last, is 6 to 15 % higher; of forecasts whose errors do not last it is the same.
 """
 

@@ -129,7 +129,7 @@ class Alarm:
     def _share(self) -> str:
         """Return what was counted of numbers, in words."""
         if self.kind == "shift":
-            return f"{0.5 + self.gap:.0%} of the outcomes were above the median"
+            return f"{0.5 + self.gap:.0%} of the outcomes were above the median".replace("%", " %")
         level = self.where if isinstance(self.where, float) else 0.9
         found = f"{min(max(level + self.gap, 0.0), 1.0):.0%}"
         if self.kind == "level":
