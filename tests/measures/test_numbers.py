@@ -67,11 +67,10 @@ def test_scores_are_those_of_other_libraries() -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_scores_of_families_are_their_integrals(family: str) -> None:
-    law = FAMILIES[family]
-    z = np.linspace(-60, 90, 3_000_001)
+    z = np.linspace(-60, 90, 30_001)
     for k in range(2):
         one = {"mean": MEAN[k : k + 1], "sd": SD[k : k + 1], "family": family}
-        square = (law.dist.cdf(z, law.args[0][k], law.args[1][k]) - (z >= Y[k])) ** 2
+        square = (np.asarray(FAMILIES[family].cdf(z[:, None]))[:, k] - (z >= Y[k])) ** 2
         assert crps(one, [Y[k]]) == pytest.approx(np.trapezoid(square, z), rel=1e-3)
 
 

@@ -8,10 +8,14 @@ from treecal.auditing._counts import DIGITS, LOG_SCALE, MAGIC, SCORES, AuditCoun
 from treecal.auditing._exact import Exact
 from treecal.auditing._groups import Groups
 from treecal.auditing._log import Progress, audit
+from treecal.auditing._number_audit import NumberAudit, NumberCalibration
+from treecal.auditing._number_rows import Columns
+from treecal.auditing._number_show import shown as shown_numbers, verdict as verdict_of_numbers
+from treecal.auditing._number_sums import NumberSums
 from treecal.auditing._pass import tally
 from treecal.auditing._result import Audit, shown
 from treecal.auditing._words import acted, watched
 from treecal.measures import Bins
 
 # Names that are imported and not listed are for the other rooms of the package.
-__all__ = ["Audit", "Bins", "Calibration", "Exact", "Progress", "audit"]
+__all__ = ["Audit", "Bins", "Calibration", "Exact", "NumberAudit", "NumberCalibration", "Progress", "audit"]

@@ -187,7 +187,7 @@ class Corrector(Kept):
         """Whether a certificate needs each outcome to be learned before the next forecast is announced."""
         return False
 
-    def predict(self, forecast: ArrayLike | Mapping[str, Any], *, group: Group = None) -> Forecast:
+    def predict(self, forecast: ArrayLike | Mapping[Any, Any], *, group: Group = None) -> Forecast:
         """Open a round and return the forecast to announce; the same one for the same input until `update`.
 
         Another input before `update` is refused: its outcome could not be told from that of the first.

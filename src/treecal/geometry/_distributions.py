@@ -131,13 +131,14 @@ def read_distribution(space: Cdf, value: Any, round_: int, tolerance: float) -> 
         return space.steps(number)
     if isinstance(value, Mapping):
         single = {name: np.asanyarray(entry)[None] for name, entry in value.items()}
-        return _from_columns(space, single, round_ - 1)[0]
+        return np.asarray(_from_columns(space, single, round_ - 1)[0])
     if callable(getattr(value, "cdf", None)):
-        return _checked(space, np.asarray(value.cdf(space.thresholds), np.float64)[None], round_ - 1, tolerance)[0]
+        found = np.asarray(value.cdf(space.thresholds), np.float64)
+        return np.asarray(_checked(space, found[None], round_ - 1, tolerance)[0])
     raw = _array(value)
     if raw is None or raw.shape != (space.dim,):
         raise _no_distribution(space, value, raw, round_)
-    return _checked(space, raw[None], round_ - 1, tolerance)[0]
+    return np.asarray(_checked(space, raw[None], round_ - 1, tolerance)[0])
 
 
 def read_distributions(space: Cdf, values: Any, *, before: int = 0, tolerance: float = 1e-6) -> Array:
@@ -261,7 +262,8 @@ def read_columns(table: Any, *, space: Cdf | None = None, before: int = 0) -> tu
     if len({len(column) for column in found}) > 1:
         raise ForecastError.at(before + 1, f"has quantiles in columns of lengths {[*map(len, found)]}.")
     q = _inside(space, np.column_stack(found), before, [f"has the quantile {name} of" for name in levels.values()])
-    if (crossing := (q[:, 1:] < q[:, :-1]).any(axis=1)).any():
+    crossing = np.asarray((q[:, 1:] < q[:, :-1]).any(axis=1))
+    if crossing.any():
         _say("quantiles cross, and are sorted,", crossing, before)
         q = np.sort(q, axis=1)
     return "quantiles", tuple(levels), q
@@ -273,7 +275,7 @@ def _members(members: Array, space: Cdf | None, before: int) -> Array:
         problem = "has no member that is a number."
         raise ForecastError.at(before + int(none.argmax()) + 1, problem, hint="drop or impute such rounds.")
     if missing.any():
-        _say("members are missing, and left out,", missing.any(axis=1), before)
+        _say("members are missing, and left out,", np.asarray(missing.any(axis=1)), before)
     first = members[np.arange(len(members)), missing.argmin(axis=1)]
     whole = _inside(space, np.where(missing, first[:, None], members), before, ["has the member"] * members.shape[1])
     return np.where(missing, np.nan, whole)
@@ -337,7 +339,7 @@ def from_quantiles(space: Cdf, levels: Sequence[float], q: Array) -> Array:
     if len(levels) > 1:
         _tail(found, place == 0, q[:, [0, 1]], tau[[0, 1]], z, 1.0)
         _tail(found, place == len(tau), q[:, [-1, -2]], tau[[-1, -2]], z, -1.0)
-    return found
+    return np.asarray(found)
 
 
 def _tail(found: Array, where: NDArray[np.bool_], outer: Array, levels: Array, z: Array, sign: float) -> None:

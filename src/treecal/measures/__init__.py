@@ -12,6 +12,9 @@ from treecal.measures._levels import Chance, Interval, largest_surprise, mean_in
 from treecal.measures._numbers import (
     CrpsParts,
     Laws,
+    Members,
+    Moments,
+    Quantiles,
     coverage,
     crps,
     crps_parts,
@@ -23,6 +26,7 @@ from treecal.measures._numbers import (
     up_to,
 )
 from treecal.measures._payoff import Payoff, best_actions, payoff_loss, read_loss
+from treecal.measures._placed import NumberVerdict, Placed
 from treecal.measures._reliability import Bins, Luck, bin_class, bin_rows, classwise_ece, mean_gap
 from treecal.measures._sample_size import SampleSize, sample_size, smallest_effect
 from treecal.measures._scores import accuracy, brier, log_score, skill
@@ -37,7 +41,9 @@ __all__ = [
     "GapSums",
     "Interval",
     "Luck",
+    "NumberVerdict",
     "Payoff",
+    "Placed",
     "SampleSize",
     "Verdict",
     "accuracy",

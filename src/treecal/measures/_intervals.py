@@ -35,7 +35,7 @@ from treecal.measures._levels import (
     with_rare,
 )
 from treecal.measures._log import Log, Parts, read_forecasts, read_log, read_weights
-from treecal.measures._numbers import read_laws, read_outcomes, says_numbers
+from treecal.measures._numbers import Forecasts, read_laws, read_outcomes, says_numbers
 from treecal.measures._payoff import PayoffParts, payoff_loss
 from treecal.measures._scores import ScoreParts, SkillParts, accuracy, brier, log_score, skill
 
@@ -64,7 +64,7 @@ _NOISE = 0.1  # share of the value that resampling adds to it: less wherever the
 
 def interval(
     measure: Measure,
-    P: ArrayLike,
+    P: ArrayLike | Forecasts,
     y: ArrayLike,
     *,
     level: float = 0.9,
@@ -161,7 +161,7 @@ def interval(
 
 def chance(
     measure: Measure,
-    P: ArrayLike,
+    P: ArrayLike | Forecasts,
     *,
     draws: int = 200,
     weights: ArrayLike | None = None,

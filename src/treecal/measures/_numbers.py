@@ -62,7 +62,8 @@ class Quantiles(Laws):
 
     def crps(self, y: Array) -> Array:
         """Twice the mean pinball loss over the levels: also the weighted interval score."""
-        return 2 * np.mean([_pinball(tau, q, y) for tau, q in zip(self.levels, self.values.T, strict=True)], axis=0)
+        losses = [_pinball(tau, q, y) for tau, q in zip(self.levels, self.values.T, strict=True)]
+        return np.asarray(2 * np.mean(losses, axis=0))
 
     def pit(self, y: Array) -> tuple[Array, Array]:
         """The interval between two known levels; where several quantiles equal the outcome, all between them."""
@@ -89,7 +90,7 @@ class Quantiles(Laws):
         low = (q[:, 1] - q[:, 0]) * tau[0] / (tau[1] - tau[0]) * np.log(np.minimum(u / tau[0], 1.0))
         rest = (1 - tau[-1]) / (tau[-1] - tau[-2])
         high = (q[:, -1] - q[:, -2]) * rest * np.log(np.minimum((1 - u) / (1 - tau[-1]), 1.0))
-        return inner + low - high
+        return np.asarray(inner + low - high)
 
 
 class Members(Laws):
@@ -108,7 +109,8 @@ class Members(Laws):
         rank = np.arange(1, self.values.shape[1] + 1)
         pairs = np.nansum((2 * rank - k - 1) * self.values, axis=1)  # Σ_{i<j} (x_j − x_i)
         others = self.count - 1 if self.fair else self.count
-        return near - np.divide(pairs, self.count * others, out=np.zeros(self.rows), where=others > 0)
+        spread = np.divide(pairs, self.count * others, out=np.zeros(self.rows), where=others > 0)
+        return np.asarray(near - spread)
 
     def pit(self, y: Array) -> tuple[Array, Array]:
         below = (self.values < y[:, None]).sum(axis=1)
@@ -129,7 +131,7 @@ class Members(Laws):
         spread = (self.values[each, self.count - 1] - self.values[:, 0]) / np.maximum(self.count - 1, 1)
         beyond = spread * rng.exponential(size=self.rows)
         inner = low + rng.random(self.rows) * (high - low)
-        return np.where(gap == 0, high - beyond, np.where(gap == self.count, low + beyond, inner))
+        return np.asarray(np.where(gap == 0, high - beyond, np.where(gap == self.count, low + beyond, inner)))
 
 
 class Moments(Laws):
@@ -170,7 +172,7 @@ class Moments(Laws):
         if self.family == "logistic":
             scale = sd * math.sqrt(3) / math.pi
             z = (y - self.mean) / scale
-            return scale * (np.abs(z) + 2 * np.log1p(np.exp(-np.abs(z))) - 1)
+            return np.asarray(scale * (np.abs(z) + 2 * np.log1p(np.exp(-np.abs(z))) - 1))
         scale = sd * math.sqrt(0.5)
         z = np.abs(y - self.mean) / scale
         return scale * (z + np.exp(-z) - 0.75)
@@ -180,6 +182,10 @@ class Moments(Laws):
         return np.where((self.sd == 0) & (y == self.mean), 0.0, found), np.where(self.sd == 0, y >= self.mean, found)
 
     def quantile(self, level: float) -> Array:
+        from scipy.special import ndtri
+
+        if self.family == "normal":
+            return self.mean + self.sd * ndtri(level)
         return np.asarray(self._law.ppf(level))
 
     def draw(self, rng: np.random.Generator) -> Array:
