@@ -235,16 +235,34 @@ def test_a_mixture_follows_the_better_model_and_is_corrected() -> None:
     assert regret <= alone.regret() + 1e-9
 
 
-def test_late_outcomes_horizons_and_quantiles() -> None:
-    late = tc.Late(tc.ByGroup(tc.AutoCorrector(SPACE)))
-    for day in range(30):
-        for lead in (1, 24):
-            late.predict({0.1: 40, 0.5: 50, 0.9: 60}, id=f"{day}/{lead}", group=lead)
-    for day in range(30):
-        late.update(f"{day}/24", 60.0)
-        late.update(f"{day}/1", 50.0)
-    ahead, now = (late.thing[lead].predict({0.1: 40, 0.5: 50, 0.9: 60}).quantile(0.5) for lead in (24, 1))
+def test_horizons_are_corrected_each_by_itself() -> None:
+    f = tc.ByGroup(tc.AutoCorrector(SPACE))
+    forecast = {0.1: 40, 0.5: 50, 0.9: 60}
+    for _ in range(40):
+        for lead, outcome in ((1, 50.0), (24, 60.0)):
+            f.predict(forecast, group=lead)
+            f.update(outcome)
+    ahead, now = (f[lead].predict(forecast).quantile(0.5) for lead in (24, 1))
     assert ahead > 57 > 53 > now
+
+
+def test_late_outcomes_do_not_mislead() -> None:
+    # The error of a round says much of the next one, and nothing of the one 20 rounds later.
+    rng = np.random.default_rng(0)
+    error = 0.0
+    book = tc.Late(tc.LocationScale(SPACE))
+    totals = np.zeros(2)
+    outcomes = np.empty(300)
+    forecast = {"mean": 50.0, "sd": 9.0}
+    raw = tc.LocationScale(SPACE).predict(forecast)
+    for t in range(300):
+        error = 0.9 * error + rng.normal() * 9 * math.sqrt(1 - 0.81)
+        outcomes[t] = 50 + error
+        x = book.predict(forecast, id=str(t))
+        totals += raw.crps(outcomes[t]), x.crps(outcomes[t])
+        if t >= 20:
+            book.update(str(t - 20), outcomes[t - 20])
+    assert totals[1] < 1.06 * totals[0]
 
 
 def test_fit_learns_a_log_in_any_order_or_in_time() -> None:

@@ -166,6 +166,11 @@ class AutoCorrector(Corrector):
             names.append(type(part).__name__ + f" of {names[source]}" * (source > 0))
         return dict(zip(names, now.weights.tolist(), strict=True))
 
+    @property
+    def ordered(self) -> bool:
+        """Whether its parts are for rounds in order: on a `Cdf`."""
+        return any(part.ordered for part in self._now[0])
+
     def excess(self) -> float:
         """Return the most by which the total Brier score can exceed that of the model, since the first round or `fit`.
 

@@ -420,8 +420,11 @@ class Recalibrator(Corrector):
 
     @property
     def ordered(self) -> bool:
-        """True where each group has a forecaster: its certificate is one of rounds in order."""
-        return self._make is not None
+        """True where each group has a forecaster, whose certificate is one of rounds in order; and on a `Cdf`.
+
+        There the errors of a series last, so that copies which forget would be trusted for what late outcomes taught.
+        """
+        return self._make is not None or self._frame is not None
 
     def report(self) -> Correction:
         """Return Brier and log scores before and after, the two parts of the Brier score, and what groups could do."""

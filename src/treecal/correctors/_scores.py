@@ -80,6 +80,7 @@ class Correction:
     def __str__(self) -> str:
         classes = self.before.log is not None
         what, score, last = ("class", "Brier", "   log score") if classes else ("coordinate", self.score, "")
+        what = "threshold" if score == "CRPS" else what
         lines = [
             f"{self.rounds:,} round{'s' * (self.rounds != 1)}, each {what} in bins of a tenth",
             f"{'':8}{score:>8} = calibration + refinement{last}",
