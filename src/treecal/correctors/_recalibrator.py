@@ -87,6 +87,11 @@ class Recalibrator(Corrector):
     `2D²·tracking_bound(...)` of that of any sequence of its copies, and within `O(log T)` of that of the one that never
     forgets: with `forget=True` the bounds above hold with `calibeating_bound(..., forget=True)`.
 
+    On distributions of a number (`tc.Cdf`) means are of residuals: outcomes less the forecast's mean, in units of its
+    spread, within cells of both (`LocationSpread`). The law of the residuals so far, with the group's first forecast
+    counted as 10 more, is announced at the place and the width of the forecast of the round. The bounds are those of
+    residuals, for the copy that never forgets. It is for rounds in order: see `ordered`.
+
     Rows of `fit` are rounds in all of these bounds, as if they had been announced: what a log taught wrongly about the
     rounds after it is not within them.
 
