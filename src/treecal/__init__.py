@@ -13,7 +13,7 @@ Examples
 0.209
 """
 
-from treecal.auditing import audit
+from treecal.auditing import audit, sample_labels
 from treecal.correctors import (
     AutoCorrector,
     BetaCalibration,
@@ -132,6 +132,7 @@ __all__ = [
     "plan",
     "recommend",
     "replay",
+    "sample_labels",
     "sample_size",
     "save",
 ]

@@ -14,8 +14,23 @@ from treecal.auditing._number_show import shown as shown_numbers, verdict as ver
 from treecal.auditing._number_sums import NumberSums
 from treecal.auditing._pass import tally
 from treecal.auditing._result import Audit, shown
+from treecal.auditing._sample import LabelSample, sample_labels
+from treecal.auditing._stated import Stated, advice, read_answers, read_confidences, stated
 from treecal.auditing._words import acted, watched
 from treecal.measures import Bins
 
 # Names that are imported and not listed are for the other rooms of the package.
-__all__ = ["Audit", "Bins", "Calibration", "Exact", "NumberAudit", "NumberCalibration", "Progress", "audit"]
+__all__ = [
+    "Audit",
+    "Bins",
+    "Calibration",
+    "Exact",
+    "LabelSample",
+    "NumberAudit",
+    "NumberCalibration",
+    "Progress",
+    "Stated",
+    "audit",
+    "sample_labels",
+    "stated",
+]

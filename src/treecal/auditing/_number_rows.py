@@ -108,8 +108,8 @@ class NumberRows:
         What its columns hold.
     keep
         Names of other columns.
-    problems
-        Which rows are left out, and what to do at one.
+    on_error
+        What to do at an invalid row.
     """
 
     def __init__(self, source: Any, columns: Columns, keep: Sequence[str], on_error: Any, **options: Any) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from treecal._compile import strict
 from treecal._typing import Array, Integers
 from treecal.auditing._number_rows import Columns
-from treecal.measures import Laws, Members, Quantiles, up_to
+from treecal.measures import Laws, Members, Quantiles, pinball_losses, up_to
 
 LEVELS = tuple(k / 20 for k in range(1, 20))
 """The levels between the cells of the PIT, where all are known."""
@@ -82,7 +82,7 @@ class NumberSums:
             self._sum(self.totals, k, each, home)
         for k, tau in enumerate(self.shown):
             q = laws.quantile(tau)
-            self._sum(self.totals, len(FIXED) + k, np.where(y >= q, tau * (y - q), (1 - tau) * (q - y)), home)
+            self._sum(self.totals, len(FIXED) + k, pinball_losses(tau, q, y), home)
             self._sum(self.totals, len(FIXED) + len(self.shown) + k, q, home)
             if tau == 0.5:
                 self._sum(self.totals, FIXED.index("gap"), y - q, home)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import re
 import sys
 import traceback
 from contextlib import suppress
@@ -19,13 +18,14 @@ from treecal.cli._demo import demo
 from treecal.cli._doctor import doctor
 from treecal.cli._forecast import forecast
 from treecal.cli._game import game
+from treecal.cli._judge import judge
 from treecal.cli._monitor import monitor
 from treecal.cli._plan import plan
 from treecal.cli._recalibrate import recalibrate
 from treecal.cli._recommend import recommend
 from treecal.cli._replay import replay
 from treecal.cli._sample_size import sample_size
-from treecal.cli._serve import serve
+from treecal.cli._serve import mcp, serve
 from treecal.cli._signals import interrupts
 from treecal.cli._terminal import Exit, say
 from treecal.cli._token import token
@@ -51,6 +51,7 @@ for command in (
     forecast,
     replay,
     audit,
+    judge,
     monitor,
     recalibrate,
     plan,
@@ -59,6 +60,7 @@ for command in (
     arena,
     game,
     serve,
+    mcp,
     token,
     backup,
     move,
@@ -117,7 +119,7 @@ def _end(error: BaseException) -> Exit:
         _discard_output()
         return Exit.UNREAD
     if isinstance(error, TreeCalError | CycloptsError):
-        say(_spelled(str(error)))
+        say(str(error))
     elif isinstance(error, OSError) and error.strerror:
         if error.filename is None:
             _discard_output()
@@ -130,18 +132,6 @@ def _end(error: BaseException) -> Exit:
         first = (str(error).strip().splitlines() or ["no message"])[0]
         say(f"an unexpected error, {type(error).__name__}: {first}\nHint: this is a bug; --debug shows where.")
     return Exit.REFUSED
-
-
-def _spelled(message: str) -> str:
-    """Return a message about arguments in the words of the command line."""
-    words = {
-        "memory_limit": "--memory",
-        "a temp_directory": "TMPDIR in a folder",
-        'on_error="skip"': "--on-error skip",
-    }
-    for name, option in words.items():
-        message = re.sub(rf"(?<!\w){name}(?!\w)", option, message)
-    return re.sub(r"\b(arity|depth|rounds|shift|temperature)=(?=[ .,;])", r"--\1", message)
 
 
 def _discard_output() -> None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from treecal._typing import Array
 from treecal.exceptions import FileError, ForecastError, OutcomeError, TreeCalError
-from treecal.geometry import ConvexSet, Simplex, read_forecast, read_forecast_rows
+from treecal.geometry import ConvexSet, Simplex, order_of, read_forecast, read_forecast_rows
 from treecal.io import Block, Decoder, check_columns, class_labels, listed, plain
 
 
@@ -166,16 +166,16 @@ class Reader:
         if closes or (forecast and not named):
             check_columns(source, there, self.outcome, remedy="name it with --outcome.")
 
-    def complaint(self, row: Any, error: TreeCalError) -> str:
+    def complaint(self, row: Any, error: TreeCalError) -> TreeCalError:
         """Return what is wrong with a row, and the ids it has, by which it can be found."""
-        text = str(error)
+        text = error.message
         if isinstance(error, OutcomeError | ForecastError) and error.round:  # a number that no row has
-            text = text.replace(f" at round {error.round} ", " ", 1)
+            text = f"{error.what} {error.problem}"
         cells = {name: row.get(name) for name in (self.id, self.outcome_for)} if isinstance(row, dict) else {}
         ids = {name: repr(_text("", value)) for name, value in cells.items() if isinstance(value, str | int | float)}
-        if self.id is None or any(value in text for value in ids.values()):
-            return text
-        return "".join(f"{name} {value}: " for name, value in ids.items()) + text
+        if self.id is not None and not any(value in text for value in ids.values()):
+            text = "".join(f"{name} {value}: " for name, value in ids.items()) + text
+        return TreeCalError(text, hint=error.hint)
 
     def read(self, row: Any) -> News:
         """Return what a row says, all of it checked, or raise what is wrong with it."""
@@ -218,7 +218,8 @@ class Reader:
             kept = {column: value for column, value in kept.items() if column not in outcome}
         for column in columns:
             if isinstance(kept.get(column), dict):
-                kept[column] = [kept[column][label] for label in class_labels(self.decoder.space)]
+                order = order_of(class_labels(self.decoder.space), list(kept[column]))
+                kept[column] = [kept[column][name] for name in order or ()]
         used = (*columns, *self.outcome, self.id)
         other = {column: value for column, value in kept.items() if column not in used}
         told_of = outcome if earlier is not None else {}

@@ -22,7 +22,7 @@ from treecal.exceptions import ForecastError, OutcomeError, ParameterError
 from treecal.geometry._cdf import Cdf
 from treecal.geometry._convex import TOLERANCE, ConvexSet, frozen
 from treecal.geometry._distributions import read_distribution, read_number
-from treecal.geometry._pairing import Refusal, by_entry, listed
+from treecal.geometry._pairing import Refusal, by_entry, listed, order_of
 from treecal.geometry._sets import SIGNS, Product, Simplex
 
 FLOAT64 = np.dtype(np.float64)
@@ -168,10 +168,11 @@ def read_forecast(space: ConvexSet, value: Any, round_: int, tolerance: float = 
     if isinstance(space, Cdf):
         return read_distribution(space, value, round_, tolerance)
     if isinstance(value, Mapping) and isinstance(space, Simplex) and space.classes is not None:
-        if value.keys() != set(space.classes):
+        order = order_of(space.classes, list(value))
+        if order is None:
             found = f"has entries for {listed(list(value))}, expected {listed(space.classes)}."
             raise ForecastError.at(round_, found)
-        value = [value[name] for name in space.classes]
+        value = [value[name] for name in order]
     point = _coerce(space, value, round_, ForecastError)
     if space.admits(point):
         return without_negatives(space, point)

@@ -17,13 +17,14 @@ import numpy as np
 
 from treecal._typing import Array
 from treecal._validate import HEAVIEST
-from treecal.exceptions import FileError, OutcomeError, TreeCalError
+from treecal.exceptions import FileError, OutcomeError, Reason, TreeCalError
 from treecal.geometry import (
     TOLERANCE,
     ConvexSet,
     Simplex,
     check_pairs,
     framed_columns,
+    order_of,
     rounding,
     valid_forecasts,
     without_negatives,
@@ -198,7 +199,7 @@ class Decoder:
             return "forecast"
         return f"forecast, or {_both(self._labels)}, or {_both([f'p_{label}' for label in self._labels])}"
 
-    def complaint(self, row: Any) -> str | None:
+    def complaint(self, row: Any) -> Reason | None:
         """Return what is wrong with a row, if anything."""
         try:
             if self._forecast:
@@ -207,7 +208,7 @@ class Decoder:
             if self._weight is not None:
                 self.weight(row)
         except TreeCalError as error:
-            return str(error)
+            return error
         return None if self._keys is None else self._keys.complaint(row)
 
     def weight(self, row: dict[str, Any]) -> float:
@@ -314,7 +315,8 @@ class Decoder:
     def _vertex(self, name: str, value: Any) -> Array:
         at = self._class(value)
         if at < 0:
-            hint = 'on_error="skip" leaves out rows that have no outcome yet.' if value is None else None
+            skip = 'on_error="skip", in the shell --on-error skip, leaves out rows that have no outcome yet.'
+            hint = skip if value is None else None
             raise _refusal(name, value, f"one of {listed(self._labels)}", hint=hint)
         outcome = np.zeros(self.space.dim)
         outcome[at] = 1.0
@@ -332,9 +334,11 @@ class Decoder:
         """Return the numbers of a vector, by name."""
         dim = self.space.dim
         if isinstance(value, dict) and self._labels:
-            if value.keys() != set(self._labels):
+            order = order_of(self._labels, list(value))
+            if order is None:
                 raise OutcomeError(f"{name} has entries for {listed(list(value))}, expected {listed(self._labels)}.")
-            value = [value[label] for label in self._labels]
+            columns = [f"{name}.{key}" for key in order]
+            value = [value[key] for key in order]
         elif isinstance(value, str) and value.startswith("["):
             value = [entry.strip(" '\"") for entry in value.strip("[] ").split(",")]
         elif dim == 1 and not isinstance(value, list):

@@ -103,7 +103,7 @@ def _climb(key: tuple[Any], table: pa.Table, plan: Plan) -> pa.Table:
         total = piece.total.tolist()
         errors = np.ravel(piece.errors).tolist()
     except TreeCalError as error:
-        problem = str(error)
+        problem = error.message
     real = pa.list_(pa.float64())
     columns = {"piece": pa.array([number], pa.int64()), "rounds": pa.array([len(table)], pa.int64())}
     columns |= {"total": pa.array([total], real), "errors": pa.array([errors], real)}

@@ -6,22 +6,31 @@ Every measure is a function of forecasts `P`, `(n, d)` or `(n,)` for class 1 of 
 
 from treecal.measures._calibration import debiased_ece, ece, mce, resolution
 from treecal.measures._cells import MOST_BINS, bin_edges, bin_of, bin_sql
+from treecal.measures._few import (
+    Estimate,
+    Labels,
+    LabelWeights,
+    estimate,
+    few_labels,
+    few_mean,
+    few_measures,
+    label_weights,
+    read_labels,
+    read_proxy,
+)
 from treecal.measures._gaps import GapSums, atb, smooth_calibration_error
 from treecal.measures._intervals import chance, interval
+from treecal.measures._laws import Laws, Members, Moments, Quantiles, pinball_losses, read_laws
 from treecal.measures._levels import Chance, Interval, largest_surprise, mean_interval
+from treecal.measures._log import read_forecasts
 from treecal.measures._numbers import (
     CrpsParts,
-    Laws,
-    Members,
-    Moments,
-    Quantiles,
     coverage,
     crps,
     crps_parts,
     interval_score,
     pinball,
     pit,
-    read_laws,
     sharpness,
     up_to,
 )
@@ -29,7 +38,7 @@ from treecal.measures._payoff import Payoff, best_actions, payoff_loss, read_los
 from treecal.measures._placed import NumberVerdict, Placed
 from treecal.measures._reliability import Bins, Luck, bin_class, bin_rows, classwise_ece, mean_gap
 from treecal.measures._sample_size import SampleSize, sample_size, smallest_effect
-from treecal.measures._scores import accuracy, brier, log_score, skill
+from treecal.measures._scores import accuracy, brier, log_score, rps, skill
 from treecal.measures._verdict import NEARLY, SOMEWHAT, TELL, Advice, Verdict, off_among, percent
 
 # Names that are imported and not listed are for the other rooms of the package.
@@ -38,8 +47,10 @@ __all__ = [
     "Bins",
     "Chance",
     "CrpsParts",
+    "Estimate",
     "GapSums",
     "Interval",
+    "LabelWeights",
     "Luck",
     "NumberVerdict",
     "Payoff",
@@ -55,8 +66,11 @@ __all__ = [
     "crps_parts",
     "debiased_ece",
     "ece",
+    "estimate",
+    "few_labels",
     "interval",
     "interval_score",
+    "label_weights",
     "log_score",
     "mce",
     "mean_interval",
@@ -64,6 +78,7 @@ __all__ = [
     "pinball",
     "pit",
     "resolution",
+    "rps",
     "sample_size",
     "sharpness",
     "skill",

@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import ParamSpec
+from typing import Any, ParamSpec
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -63,7 +64,7 @@ def read_logits(logits: Tensor, classes: int) -> Tensor:
 
 
 def read_outcomes(outcomes: Tensor, logits: Tensor) -> Tensor:
-    """Return the class of each row of logits, `(n,)`."""
+    """Return the class of each row of logits, `(n,)`, in memory of its own: what is checked is what is used."""
     shape = (logits.shape[0], *logits.shape[2:])
     if not isinstance(outcomes, Tensor) or outcomes.is_floating_point() or outcomes.dtype == torch.bool:
         given = outcomes.dtype if isinstance(outcomes, Tensor) else type(outcomes).__name__
@@ -72,4 +73,18 @@ def read_outcomes(outcomes: Tensor, logits: Tensor) -> Tensor:
         raise ParameterError(f"outcomes have shape {tuple(outcomes.shape)}, expected {shape}.")
     if outcomes.device != logits.device:
         raise ParameterError(f"outcomes are on {outcomes.device}, the logits on {logits.device}.")
-    return outcomes.reshape(-1)
+    return outcomes.flatten().clone()
+
+
+def as_tensors(state: Any) -> Any:
+    """Return a state whose arrays are tensors."""
+    if isinstance(state, dict):
+        return {name: as_tensors(value) for name, value in state.items()}
+    return torch.from_numpy(np.array(state)) if isinstance(state, np.ndarray) else state
+
+
+def as_arrays(state: Any) -> Any:
+    """Return the state that `as_tensors` was given."""
+    if isinstance(state, dict):
+        return {name: as_arrays(value) for name, value in state.items()}
+    return state.cpu().numpy().copy() if isinstance(state, Tensor) else state
