@@ -78,7 +78,7 @@ class NumberLog:
 
     def __init__(
         self, path: str, numbers: Numbers, outcome: str, by: tuple[str, ...], options: Following, **opening: Any
-    ):
+    ) -> None:
         if path == "-" or options.snapshot is not None or options.id is not None:
             hint = "in Python, tc.Late takes outcomes by id, tc.save saves, and update(y) follows a stream."
             raise ParameterError("forecasts of a number are read from a file, without --id and --snapshot.", hint=hint)
@@ -86,15 +86,17 @@ class NumberLog:
         quantiles = None if numbers.quantiles is None else columns_of(numbers.quantiles)
         self.columns = Columns.named(outcome, quantiles, members, numbers.mean, numbers.sd)
         self.by = by
-        self._open = lambda: NumberRows(
-            open_source(path, kind=options.kind, **opening), self.columns, by, options.on_error
-        )
+        self._source = open_source(path, kind=options.kind, **opening)
+        self._on_error = options.on_error
         self.rows = self._open()
         low, high, width = self._reach()
         low = low if numbers.low is None else numbers.low
         high = high if numbers.high is None else numbers.high
         points = int(np.clip(_CELLS * (high - low) / width, 100, 1000)) if width > 0 else 1000
         self.space = Cdf(low, high, points=points, clip=True)
+
+    def _open(self) -> NumberRows:
+        return NumberRows(self._source, self.columns, self.by, self._on_error)
 
     def _reach(self) -> tuple[float, float, float]:
         """Return an interval with room beside all numbers of the file, and the mean width of the forecasts."""

@@ -242,7 +242,7 @@ class Monitor(Locked, Configured):
 
     def update(
         self,
-        forecast: ArrayLike | Forecast,
+        forecast: ArrayLike | Forecast | Mapping[Any, Any],
         outcome: ArrayLike,
         *,
         group: Group = None,
@@ -314,7 +314,7 @@ class Monitor(Locked, Configured):
 
     def update_many(
         self,
-        forecasts: ArrayLike | Sequence[Forecast],
+        forecasts: ArrayLike | Sequence[Forecast] | Mapping[Any, Any],
         outcomes: ArrayLike | Sequence[Any],
         *,
         groups: Sequence[Group] | None = None,
@@ -325,7 +325,7 @@ class Monitor(Locked, Configured):
         Parameters
         ----------
         forecasts
-            Points, `(n, dim)`, or `Forecast`s.
+            Points, `(n, dim)`, or `Forecast`s; of numbers, a table in any form that a `tc.Cdf` takes.
         outcomes
             Points, `(n, dim)`, or classes, `(n,)`.
         groups
