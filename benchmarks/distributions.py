@@ -116,9 +116,9 @@ def aci(quantile: Callable[[int, np.ndarray], np.ndarray], y: np.ndarray) -> np.
     asked = SCORED.copy()
     found = np.empty((len(y), len(SCORED)))
     for t in range(len(y)):
-        found[t] = np.sort(quantile(t, np.clip(asked, 0.001, 0.999)))
+        found[t] = quantile(t, np.clip(asked, 0.001, 0.999))
         asked += 0.01 * (SCORED - (y[t] <= found[t]))
-    return found
+    return np.sort(found, axis=1)
 
 
 def pid(raw: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -130,12 +130,12 @@ def pid(raw: np.ndarray, y: np.ndarray) -> np.ndarray:
     for t in range(len(y)):
         bound = max(errors[-100:], default=0.0)
         inside = np.clip(total * np.log(t + 2) / (5 * (t + 1)), -1.5, 1.5)
-        found[t] = np.sort(raw[t] + offset + bound * np.tan(inside))
+        found[t] = raw[t] + offset + bound * np.tan(inside)
         missed = SCORED - (y[t] <= found[t])
         offset = offset + 0.1 * bound * missed
         total = total + missed
-        errors.append(float(np.abs(y[t] - raw[t]).max()))
-    return found
+        errors.append(float(np.abs(y[t] - raw[t, 9])))
+    return np.sort(found, axis=1)
 
 
 def refit(raw: np.ndarray, y: np.ndarray) -> np.ndarray:
