@@ -234,7 +234,7 @@ class Codebook(LockedForecaster):
     ...         ledger.record(f.predict(), y)
     ...         f.update(y)
     >>> [round(ledger.error("l1"), 2) for ledger in ledgers.values()]
-    [1.25, 0.14]
+    [1.25, 0.12]
     """
 
     _fields = ("source", "capacity")
