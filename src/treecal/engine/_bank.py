@@ -308,7 +308,7 @@ class Bank(Locked, Configured):
         >>> for k in np.random.default_rng(0).choice(2, size=300, p=[0.8, 0.2]):
         ...     bank.update([0, 2], [k, 1 - k])
         >>> bank.scores().after.brier.round(2)
-        array([0.4, nan, 0.4])
+        array([0.41,  nan, 0.41])
         """
         with self._lock:
             rows = self._keys.rows.all()
