@@ -17,7 +17,6 @@ from treecal.forecast import Forecast
 from treecal.forecasters import (
     BUDGET,
     CAPACITY,
-    SIZES,
     Book,
     Candidate,
     Forecaster,
@@ -105,7 +104,7 @@ class GuardedCorrector(Corrector):
         self.budget = guard.budget
         self.error = guard.error
         inner = None if corrector is None else corrector._unscored()  # the scores are kept here
-        book = Book(space, SIZES, CAPACITY)
+        book = Book(space, CAPACITY)
         self._now: _Now = inner, guard, Shelf(book, book.empty())
 
     @property
