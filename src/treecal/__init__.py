@@ -32,7 +32,7 @@ from treecal.correctors import (
     TemperatureScaling,
     VectorScaling,
 )
-from treecal.engine import Bank, replay
+from treecal.engine import Bank, Labels, replay
 from treecal.exceptions import TreeCalError
 from treecal.forecast import Forecast
 from treecal.forecasters import (
@@ -97,6 +97,7 @@ __all__ = [
     "GuardedCorrector",
     "Harmonic",
     "IsotonicCalibration",
+    "Labels",
     "Late",
     "Ledger",
     "LocationScale",

@@ -7,6 +7,7 @@ from treecal.auditing._calibration import Calibration
 from treecal.auditing._counts import DIGITS, LOG_SCALE, MAGIC, SCORES, AuditCounts, AuditRows, BinCounts
 from treecal.auditing._exact import Exact
 from treecal.auditing._groups import Groups
+from treecal.auditing._labels import LabelsAudit, audit_labels
 from treecal.auditing._log import Progress, audit
 from treecal.auditing._number_audit import NumberAudit, NumberCalibration
 from treecal.auditing._number_rows import Columns, NumberRows
@@ -26,11 +27,13 @@ __all__ = [
     "Calibration",
     "Exact",
     "LabelSample",
+    "LabelsAudit",
     "NumberAudit",
     "NumberCalibration",
     "Progress",
     "Stated",
     "audit",
+    "audit_labels",
     "sample_labels",
     "stated",
 ]

@@ -46,6 +46,8 @@ def audit(
     day_first: bool = False,
     loss: str | None = None,
     weight: str | None = None,
+    probability: str | None = None,
+    proxy: str | None = None,
     bins: int = 10,
     norm: str = "l1,l2,linf",
     exact: Annotated[bool, Parameter(negative="--no-exact")] = True,
@@ -113,6 +115,12 @@ def audit(
         What each action costs under each class: a row per action, separated by semicolons, its costs by commas.
     weight
         Column of the weights of rows: a row of weight 3 counts as three.
+    probability
+        Where few rows have an outcome: a number, or the column, of the probability with which each was drawn to be
+        labelled. Measures are then estimated for all rows, which are read into memory.
+    proxy
+        Column of what stands for the outcome in every row, such as a judge's opinion; or one for each class, separated
+        by commas. Needs --probability.
     bins
         Number of bins of equal width for the binned errors.
     norm
@@ -198,6 +206,8 @@ def audit(
             "on_error": on_error,
             "tolerance": tolerance,
         }
+        few = {"probability": _number(probability), "proxy": None if proxy is None else split("--proxy", proxy)}
+        options |= {name: value for name, value in few.items() if value is not None}
         if log is None:
             found = _on_spark(paths[0], master, options, exact=exact)
         else:
@@ -231,6 +241,14 @@ def _opened(paths: tuple[str, ...], stack: ExitStack, **options: Any) -> Source:
     if sys.stdin.isatty():
         say("reading standard input; Ctrl-D ends it.")
     return stack.enter_context(open_stream(sys.stdin.buffer, source_name("-"), **options))
+
+
+def _number(text: str | None) -> str | float | None:
+    """Return a number as one, and the name of a column as it is."""
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return text
 
 
 def _columns(log: Source | None, outcome: tuple[str, ...], classes: tuple[str, ...] | None) -> tuple[str, ...]:
@@ -293,9 +311,9 @@ def _on_spark(path: str, master: str | None, options: dict[str, Any], *, exact: 
         raise ParameterError(
             "--engine spark needs --classes and one column for --outcome; it has no --no-exact and no --invalid-rows."
         )
-    others = [options.pop(name) for name in ("time", "window", "loss")]
+    others = [options.pop(name, None) for name in ("time", "window", "loss", "probability", "proxy")]
     if any(each is not None for each in others):
-        raise ParameterError("--engine spark has no --time, no --window and no --loss.")
+        raise ParameterError("--engine spark has no --time, --window, --loss, --probability and --proxy.")
     options["outcome"] = options["outcome"][0]
     return audit_on_spark(read(session(master), path), **options)
 
