@@ -36,7 +36,7 @@ from treecal.geometry._outcomes import (
     checked_start,
     checked_tolerance,
     class_indices,
-    is_outcome,
+    own_point,
     read_forecast,
     read_outcome,
     read_point,
