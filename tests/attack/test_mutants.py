@@ -58,6 +58,10 @@ def test_what_duckdb_made_up(number: int, ended: str, tmp_path: Path) -> None:
     assert attempt(random.Random(f"0 {number}"), tmp_path / "log.parquet") == (ended, "")
 
 
+def test_labels_that_are_not_utf8_are_refused(tmp_path: Path) -> None:
+    assert attempt(random.Random("0 15013"), tmp_path / "log.parquet") == ("refused", "")
+
+
 @pytest.mark.attack
 def test_twenty_thousand_damaged_parquet_files(attack_seed: int, attack_seconds: float, tmp_path: Path) -> None:
     start = time.monotonic()

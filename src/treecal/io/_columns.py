@@ -224,7 +224,10 @@ def find_classes(
     """
     sql = f"SELECT DISTINCT label FROM (SELECT {label.sql} AS label FROM {LOG}) AS labels WHERE label IS NOT NULL"
     batches = source.batches(f"{sql} LIMIT {_MOST + 1}", rows=_MOST)
-    found = [str(value) for batch in batches for value in batch.column(0).to_pylist()]
+    try:
+        found = [str(value) for batch in batches for value in batch.column(0).to_pylist()]
+    except UnicodeDecodeError:
+        raise FileError(f"column {label.name!r} of {source.name} holds what is not text in UTF-8.") from None
     spelled = {} if label.integer else one_spelling(found)
     distinct = dict.fromkeys(spelled.get(text, text) for text in found)
     classes = in_order(distinct, columns, size, column=label.name, source=source.name)
