@@ -110,6 +110,7 @@ COMMANDS: dict[str, str | None] = {  # what each needs, if anything
     "token list --data books.sqlite": "serve",
     "token create shop --data books.sqlite": "serve",
     "token revoke shop --data books.sqlite": "serve",
+    "mcp": "client",
     "backup copy.sqlite --data books.sqlite": "serve",
     "move --data books.sqlite --to other.sqlite": "serve",
     "doctor --data books.sqlite": "serve",

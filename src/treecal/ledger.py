@@ -171,7 +171,7 @@ class Ledger(Configured):
             return float(self._now[0][1].sum())
 
     def record(
-        self, forecast: Forecast | ArrayLike | Mapping[str, float], outcome: ArrayLike, *, weight: float = 1.0
+        self, forecast: Forecast | ArrayLike | Mapping[Any, Any], outcome: ArrayLike, *, weight: float = 1.0
     ) -> None:
         """Record one round: the forecast and the outcome. Invalid input raises and records nothing.
 
@@ -220,7 +220,7 @@ class Ledger(Configured):
             waiting[place : place + 1] = [entry]  # the ledger's list no longer, if it was settled in the meantime
             self._settle_some(len(forecast))
 
-    def _checked(self, forecast: Forecast | ArrayLike | Mapping[str, float]) -> Forecast:
+    def _checked(self, forecast: Forecast | ArrayLike | Mapping[Any, Any]) -> Forecast:
         """Return the forecast, known to lie in the set."""
         space = self.space
         if isinstance(forecast, Forecast):
@@ -236,7 +236,7 @@ class Ledger(Configured):
 
     def record_many(
         self,
-        forecasts: ArrayLike,
+        forecasts: ArrayLike | Mapping[Any, Any],
         outcomes: ArrayLike | Sequence[Any],
         *,
         weights: ArrayLike | None = None,
@@ -248,7 +248,7 @@ class Ledger(Configured):
         Parameters
         ----------
         forecasts
-            Points, `(n, d)`.
+            Points, `(n, d)`; on a `Cdf` also a table of quantiles, members, or means and standard deviations.
         outcomes
             Points, `(n, d)`; on a simplex also the classes, by their indices or names, `(n,)`.
         weights

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -35,7 +36,7 @@ def drawn(space: tc.Cdf, seed: int) -> Distribution:
     return space.distribution(values)
 
 
-def integral(function: object, space: tc.Cdf, *breaks: float) -> float:
+def integral(function: Callable[[float], float], space: tc.Cdf, *breaks: float) -> float:
     parts = np.unique([space.low, *space.thresholds, *np.clip(breaks, space.low, space.high), space.high])
     return math.fsum(integrate.quad(function, a, b)[0] for a, b in itertools.pairwise(parts))
 
@@ -109,8 +110,10 @@ def test_a_constant_half_is_as_far_from_every_number() -> None:
 @pytest.mark.parametrize("points", [16, 64, 1000])
 def test_certificates_do_not_grow_with_the_thresholds(points: int) -> None:
     space, root = tc.Cdf(-3, 13, points=points), 4.0
-    assert tc.Harmonic(space).certificate("crps", rounds=10**4).bound / root < 0.17
-    assert tc.Guarded(space).certificate("crps", rounds=10**4).bound / root < 0.21
+    for make, most in ((tc.Harmonic, 0.17), (tc.Guarded, 0.21)):
+        found = make(space).certificate("crps", rounds=10**4)
+        assert found is not None
+        assert found.bound / root < most
     assert tc.certificate(space, "crps", rounds=10**4).bound / root < 0.4
     assert tc.recommend(space, "crps", rounds=1000).best.bound == pytest.approx(root * 0.21, rel=0.05)
 
@@ -236,3 +239,43 @@ def test_a_ledger_takes_forecasts_in_every_form() -> None:
     with pytest.raises(ForecastError, match="round 6 has the quantile q90 of 501, expected 0 to 500"):
         ledger.record_many({"q10": [80, 90], "q90": [200, 501]}, [100, 140])
     assert ledger.rounds == 4
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3, 7])
+def test_ordered_classes_have_the_norm_of_their_distribution_functions(dim: int) -> None:
+    space = tc.Simplex(dim, ordered=True)
+    P, Q = np.random.default_rng(dim).dirichlet(np.ones(dim), (2, 5))
+    gaps = np.cumsum(P - Q, axis=1)[:, :-1]
+    assert space.crps is not None
+    np.testing.assert_allclose(space.crps(P - Q), np.sqrt((gaps**2).sum(axis=1)), atol=1e-15)
+    np.testing.assert_allclose(space.crps(P - Q), tc.Mahalanobis(space.crps.matrix)(P - Q), atol=1e-12)
+    x, y = np.random.default_rng(0).normal(size=(2, dim))
+    assert space.crps.dual(y) ** 2 == pytest.approx(float(y @ np.linalg.solve(space.crps.matrix, y)))
+    assert abs(x @ y) <= space.crps(x) * space.crps.dual(y) * (1 + 1e-9)
+    corners = np.eye(dim)
+    middle = (corners[0] + corners[-1]) / 2
+    assert float(space.circumradius("crps")) == pytest.approx(space.crps(corners - middle).max())
+    assert float(space.diameter("crps")) == pytest.approx(2 * float(space.circumradius("crps")))
+
+
+def test_an_order_is_part_of_the_set(tmp_path: object) -> None:
+    plain, grades = (tc.Simplex(classes=["a", "b", "c"], ordered=ordered) for ordered in (False, True))
+    assert plain != grades
+    assert repr(grades) == "Simplex(classes=['a', 'b', 'c'], ordered=True)"
+    f = tc.Guarded(grades, norm="crps")
+    ledger = tc.Ledger(grades)
+    for name in "abcabbc":
+        ledger.record(f.predict(), name)
+        f.update(name)
+    assert 0 < ledger.error("crps") < math.sqrt(2)
+    tc.save(f, f"{tmp_path}/f")
+    again = tc.load(f"{tmp_path}/f")
+    assert again.space == grades
+    assert again.predict() == f.predict()
+    found = tc.Harmonic(grades).certificate("crps", rounds=10**4)
+    assert found is not None
+    assert found.bound < 0.17 * math.sqrt(2)
+    with pytest.raises(ParameterError, match="ordered classes"):
+        tc.Ledger(plain).error("crps")
+    with pytest.raises(ParameterError, match="ordered is 1"):
+        tc.Simplex(3, ordered=1)  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ from treecal._typing import Array
 from treecal._validate import HEAVIEST, whole_number
 from treecal.correctors._base import Corrector, Scored
 from treecal.correctors._batch import Group
-from treecal.correctors._names import Store, read_name, saved_names
+from treecal.correctors._names import Entries, read_name, saved_names
 from treecal.exceptions import ParameterError, SnapshotError
 from treecal.forecast import Forecast
 from treecal.geometry import ConvexSet, Simplex
@@ -124,7 +124,7 @@ class Multicalibrator(Corrector):
         if not isinstance(space, Simplex):
             raise ParameterError.expected("space", space, "a Simplex, because tests are of one class each")
         super().__init__(space, scores=scores, tolerance=tolerance)
-        self._tested: Store[_Tested] = Store()
+        self._tested: Entries[_Tested] = Entries()
         self._spent = 0.0  # X of the guarantee
 
     @classmethod
@@ -241,7 +241,7 @@ class Multicalibrator(Corrector):
         met = {name: _Tested(*own) for name, *own in rows}
 
         def resume() -> None:
-            self._tested = Store(met)
+            self._tested = Entries(met)
             self._spent = float(state["spent"])
 
         return resume

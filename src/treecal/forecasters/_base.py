@@ -19,7 +19,7 @@ from treecal._validate import whole_number
 from treecal.columns import Streams
 from treecal.exceptions import GeometryError, ParameterError, TreeCalError, UnsupportedError
 from treecal.forecast import Forecast
-from treecal.geometry import ConvexSet, Norm, as_norm, is_outcome, read_outcome
+from treecal.geometry import ConvexSet, Norm, as_norm, own_point, read_outcome
 from treecal.ledger import Ledger
 from treecal.theory import Certificate
 
@@ -125,8 +125,8 @@ class Forecaster(Configured, ABC):
 
     def update(self, outcome: ArrayLike) -> None:
         """Learn the outcome of the round. An invalid one raises a `TreeCalError` and changes nothing."""
-        space = self.space
-        self._learn(outcome if is_outcome(outcome, space) else read_outcome(space, outcome, self.rounds + 1))
+        own = own_point(self.space, outcome)
+        self._learn(read_outcome(self.space, outcome, self.rounds + 1) if own is None else own)
 
     def _overlook(self, outcome: Array) -> None:
         """Learn a checked outcome of a round in which another forecast was announced: for `Guarded`."""

@@ -20,12 +20,25 @@ from treecal.measures._few import (
 )
 from treecal.measures._gaps import GapSums, atb, smooth_calibration_error
 from treecal.measures._intervals import chance, interval
+from treecal.measures._laws import Laws, Members, Moments, Quantiles, pinball_losses, read_laws
 from treecal.measures._levels import Chance, Interval, largest_surprise, mean_interval
 from treecal.measures._log import read_forecasts
+from treecal.measures._numbers import (
+    CrpsParts,
+    coverage,
+    crps,
+    crps_parts,
+    interval_score,
+    pinball,
+    pit,
+    sharpness,
+    up_to,
+)
 from treecal.measures._payoff import Payoff, best_actions, payoff_loss, read_loss
+from treecal.measures._placed import NumberVerdict, Placed
 from treecal.measures._reliability import Bins, Luck, bin_class, bin_rows, classwise_ece, mean_gap
 from treecal.measures._sample_size import SampleSize, sample_size, smallest_effect
-from treecal.measures._scores import accuracy, brier, log_score, skill
+from treecal.measures._scores import accuracy, brier, log_score, rps, skill
 from treecal.measures._verdict import NEARLY, SOMEWHAT, TELL, Advice, Verdict, off_among, percent
 
 # Names that are imported and not listed are for the other rooms of the package.
@@ -33,30 +46,41 @@ __all__ = [
     "Advice",
     "Bins",
     "Chance",
+    "CrpsParts",
     "Estimate",
     "GapSums",
     "Interval",
     "LabelWeights",
     "Luck",
+    "NumberVerdict",
     "Payoff",
+    "Placed",
     "SampleSize",
     "Verdict",
     "accuracy",
     "atb",
     "brier",
     "chance",
+    "coverage",
+    "crps",
+    "crps_parts",
     "debiased_ece",
     "ece",
     "estimate",
     "few_labels",
     "interval",
+    "interval_score",
     "label_weights",
     "log_score",
     "mce",
     "mean_interval",
     "payoff_loss",
+    "pinball",
+    "pit",
     "resolution",
+    "rps",
     "sample_size",
+    "sharpness",
     "skill",
     "smallest_effect",
     "smooth_calibration_error",
