@@ -70,7 +70,7 @@ class LateGuard:
                 return flying[near]
         return self._shelf.point(choice)
 
-    def learn(self, copy: Forecaster | None, outcome: Array) -> None:
+    def learn(self, copy: object, outcome: Array) -> None:
         """Learn the outcome of a round, given the copy that announced in it, if one of ours did."""
         source = self.source._fork()
         source._learn(outcome)
