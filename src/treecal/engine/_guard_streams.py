@@ -337,9 +337,9 @@ class GuardStreams(ColumnStreams):
         points, biases, told, owed, sums = (
             np.empty((n, self._space.dim)) for n in (columns, columns, slots, slots, contexts)
         )
-        longer = np.empty((contexts, self._space.dim), np.int16)
-        visits, slots_of = np.empty(columns), np.empty(columns, np.int32)
-        pages = PageRows(points, biases, visits, slots_of, told, owed, sums, np.empty(contexts), longer)
+        longer: Any = np.empty((contexts, self._space.dim), np.int16)
+        places: Any = np.empty(columns, np.int32)
+        pages = PageRows(points, biases, np.empty(columns), places, told, owed, sums, np.empty(contexts), longer)
         pack(rows, self._pool, pages)
         return pages
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
@@ -54,8 +55,11 @@ class LateGuard:
         """Number of outcomes learned."""
         return self.source.rounds
 
-    def offer(self, flying: list[Array], copies: int) -> Array | None:
-        """Return the eager part's forecast, given those that are open; None if one of the copies has to forecast."""
+    def offer(self, flying: Callable[[], list[Array]], copies: int) -> Array | None:
+        """Return the eager part's forecast, given those that are open, which are looked up only if need be.
+
+        None if one of the copies has to forecast.
+        """
         guard = self._guard
         more = (copies - 1) * max(0.0, guard.credit - guard.diameter)
         if guard.tally.total + guard.diameter > guard.allowed + more:
@@ -64,13 +68,13 @@ class LateGuard:
         if self._shelf is None:
             return q
         choice = self._shelf.choice((self.source, self._shelf), lambda: q)
-        if choice.new and flying:
-            near = self._shelf.book.nearest(self._shelf.books, q, np.array(flying), MARGIN)
+        if choice.new and (points := flying()):
+            near = self._shelf.book.nearest(self._shelf.books, q, np.array(points), MARGIN)
             if near is not None:
-                return flying[near]
+                return points[near]
         return self._shelf.point(choice)
 
-    def learn(self, copy: Forecaster | None, outcome: Array) -> None:
+    def learn(self, copy: object, outcome: Array) -> None:
         """Learn the outcome of a round, given the copy that announced in it, if one of ours did."""
         source = self.source._fork()
         source._learn(outcome)

@@ -130,7 +130,7 @@ class Late(Locked, Configured):
         counted here. A new one is for show: no copy is made of it.
         """
         rounds = self._rounds
-        if rounds.pool is None and rounds.front is not None:
+        if rounds.pool is None and isinstance(rounds.front, Thing):
             return rounds.front
         if self._shown is None:
             self._shown = deepcopy(self._thing)

@@ -86,7 +86,8 @@ def ask(front: Front | None, pool: Pool | None, forecast: Array | None, group: G
         copy = redrawn(copy)
     inner = None
     if isinstance(front, LateGuard):
-        copy = copy.announcing(front.offer(pool.open_points(leaving), max(len(pool.copies), number + 1)))
+        assert isinstance(copy, LateSafe)
+        copy = copy.announcing(front.offer(partial(pool.open_points, leaving), max(len(pool.copies), number + 1)))
     elif front is not None:
         inner = announce(front, forecast, group).mean
     return Opening(announce(copy, forecast if inner is None else inner, group), inner, number, copy)

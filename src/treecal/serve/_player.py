@@ -27,6 +27,7 @@ from treecal.correctors import (
 )
 from treecal.exceptions import SnapshotError
 from treecal.forecast import Forecast, uniform
+from treecal.forecasters import Forecaster
 from treecal.geometry import Simplex
 from treecal.late import Opening, Outcome, Pool, announce, ask, divided, lessons, packed, unpacked
 from treecal.monitor import Alarm
@@ -136,6 +137,7 @@ class Player:
             if len(models) == 1:
                 return [Opening(announce(self.front, models[0], groups[0]))]
             return [Opening(x) for x in announce_many_valid(self.front, np.array(models), groups)]
+        assert isinstance(self.front, Forecaster)
         return [Opening(self.front.predict()) for _ in models]
 
     def take(self, model: Array | None, group: Hashable, holder: int) -> Opening:
