@@ -416,7 +416,7 @@ def _size(kind: type[Any], arguments: dict[str, Any]) -> int:
         return value if isinstance(value, int) else 0
 
     space: Any = arguments.get("space")
-    dim = space.dim if isinstance(space, ConvexSet) else whole("dim")
+    dim = space.dim if isinstance(space, ConvexSet) else max(whole("dim"), 5 * whole("points"))
     if issubclass(kind, forecasters.SimplexGrid):
         steps = whole("resolution")
         return dim * (points(dim, steps) if 0 < min(dim, steps) <= 20 else MOST_POINTS)
