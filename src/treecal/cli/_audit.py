@@ -13,6 +13,7 @@ from cyclopts import Parameter
 from rich.progress import TaskProgressColumn, TextColumn
 
 from treecal.auditing import NumberAudit, audit as audit_log, shown, shown_numbers
+from treecal.cli._numbers import columns_of
 from treecal.cli._options import Decimal, Force, Json, OnInvalid, as_norm, check_limit, split
 from treecal.cli._progress import bars
 from treecal.cli._rows import source_name
@@ -171,7 +172,7 @@ def audit(
                 others = "--forecast, --classes, --loss, --weight, --fail-above and --engine spark"
                 raise ParameterError(f"forecasts of a number have no {others}.")
             numbers = {
-                "quantiles": None if quantiles is None else _levels(quantiles),
+                "quantiles": None if quantiles is None else columns_of(quantiles),
                 "members": None if members is None else split("--members", members),
                 "mean": mean,
                 "sd": sd,
@@ -267,19 +268,6 @@ def _written(found: Audit | NumberAudit, table: Path | None, invalid: Path | Non
     if invalid is not None:
         width = 4 if any(problem.file for problem in found.problems) else 3
         write_csv(invalid, [Problem._fields[:width], *(problem[:width] for problem in found.problems)])
-
-
-def _levels(text: str) -> list[str] | dict[str, float]:
-    """Return the columns of quantiles; with their levels where these are given."""
-    names = split("--quantiles", text)
-    if "=" not in text:
-        return list(names)
-    try:
-        return {name: float(level) for name, level in (each.split("=") for each in names)}
-    except ValueError:
-        raise ParameterError.expected(
-            "--quantiles", text, "columns such as q10,q90, or with levels, as low=0.1,high=0.9"
-        ) from None
 
 
 def _reported(found: Audit | NumberAudit, paths: tuple[str, ...]) -> str:
