@@ -264,7 +264,7 @@ export interface Stream {
   model_verdict: { [name: string]: unknown } | null;
   monitors: { [name: string]: Evidence };
   last: number | null;
-  leads: LeadTime[];
+  leads?: LeadTime[];
 }
 
 /**

@@ -284,7 +284,7 @@ class Stream(Struct, frozen=True):
     """By what they watch: `model`, `announced`."""
     last: float | None
     """When the last forecast or outcome arrived."""
-    leads: list[LeadTime]
+    leads: list[LeadTime] = []
     """Where forecasts are revised: how good they were, by how long before the outcome."""
 
 

@@ -25,7 +25,7 @@ export interface Mark {
 export interface Stream {
   name: string; config: NewStream; created: number; archived: number | null; counts: Counts; state: string; played: string;
   verdict: Verdict | null; model_verdict: Verdict | null; monitors: Record<string, Evidence>; last: number | null;
-  leads: LeadTime[];
+  leads?: LeadTime[];
 }
 export interface LeadTime { least: number; below: number; forecasts: number; brier: number; too_sure: number | null }
 export interface Streams { streams: Stream[]; next: string | null }
