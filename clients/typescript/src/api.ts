@@ -104,6 +104,15 @@ export interface Health {
   ok?: boolean;
 }
 
+/** Forecasts from `least` to `below` seconds before their outcomes; those of rounds that were revised. */
+export interface LeadTime {
+  least: number;
+  below: number;
+  forecasts: number;
+  brier: number;
+  too_sure: number | null;
+}
+
 /** A point of the curves: after so many outcomes, errors per round, the guarantee on that announced, evidence. */
 export interface Mark {
   rounds: number;
@@ -165,6 +174,7 @@ export interface NewStream {
   group?: string[];
   limit?: number | null;
   keep?: number | null;
+  revises?: boolean;
 }
 
 /** A corrector or forecaster by its registered name, with options for its constructor. */
@@ -254,6 +264,7 @@ export interface Stream {
   model_verdict: { [name: string]: unknown } | null;
   monitors: { [name: string]: Evidence };
   last: number | null;
+  leads?: LeadTime[];
 }
 
 /**

@@ -85,6 +85,7 @@ def stream(picture: Picture, reader: Reader, now: float, verdicts: Verdicts) -> 
         found.get("model"),
         monitors,
         picture.last or None,
+        [wire.LeadTime(*lead[:-1], None if math.isnan(lead.too_sure) else lead.too_sure) for lead in picture.leads],
     )
 
 
@@ -156,10 +157,10 @@ def record(kept: StreamRow, reader: Reader, named: str) -> wire.Record:
     outcome = settled = None
     amendments = []
     for _, kind, at, class_, point in reader.query("arrivals_of_round", kept.stream, each.round):
+        if kind in ("used", "revised"):
+            continue
         brief = outcome_of(class_, point)
         plain = None if brief == VOID else plain_outcome(space, brief)
-        if kind == "used":
-            continue
         if kind == "amended" and plain is not None:
             amendments.append(wire.Amendment(at, plain))
         elif status == "pending":

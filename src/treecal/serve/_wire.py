@@ -83,6 +83,9 @@ class NewStream(Struct, forbid_unknown_fields=True, frozen=True, omit_defaults=T
     """The most rounds that may await their outcomes: beyond it the oldest is void."""
     keep: Days | None = None
     """Days for which rounds are kept, whole ones in UTC: then they are deleted. Without it, those of the server."""
+    revises: bool = False
+    """Whether another forecast under an id that awaits its outcome revises it: then it is watched at once. Only where
+    the model's forecasts are announced as they are."""
 
 
 class StreamChange(Struct, forbid_unknown_fields=True, frozen=True):
@@ -252,6 +255,16 @@ class Mark(Struct, frozen=True):
     announced_evidence: float | None
 
 
+class LeadTime(Struct, frozen=True):
+    """Forecasts from `least` to `below` seconds before their outcomes; those of rounds that were revised."""
+
+    least: float
+    below: float
+    forecasts: int
+    brier: float
+    too_sure: float | None
+
+
 class Stream(Struct, frozen=True):
     """A stream: how it was made, and how it stands."""
 
@@ -271,6 +284,8 @@ class Stream(Struct, frozen=True):
     """By what they watch: `model`, `announced`."""
     last: float | None
     """When the last forecast or outcome arrived."""
+    leads: list[LeadTime] = []
+    """Where forecasts are revised: how good they were, by how long before the outcome."""
 
 
 class Streams(Struct, frozen=True):
