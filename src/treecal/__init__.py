@@ -23,14 +23,16 @@ from treecal.correctors import (
     Gated,
     GuardedCorrector,
     IsotonicCalibration,
+    LocationScale,
     Mixture,
     Multicalibrator,
+    PitMap,
     PlattScaling,
     Recalibrator,
     TemperatureScaling,
     VectorScaling,
 )
-from treecal.engine import Bank, replay
+from treecal.engine import Bank, Labels, replay
 from treecal.exceptions import TreeCalError
 from treecal.forecast import Forecast
 from treecal.forecasters import (
@@ -95,14 +97,17 @@ __all__ = [
     "GuardedCorrector",
     "Harmonic",
     "IsotonicCalibration",
+    "Labels",
     "Late",
     "Ledger",
+    "LocationScale",
     "Lp",
     "Mahalanobis",
     "Mixture",
     "Monitor",
     "Multicalibrator",
     "NegativeEntropy",
+    "PitMap",
     "PlattScaling",
     "Polytope",
     "Product",

@@ -122,7 +122,7 @@ def test_rows_are_gone_and_the_stream_goes_on_as_if_they_were_not(kind: str, boo
             assert books.store.query("round_by_id", 1, each) == []
             (settled,) = done(books, lambda: books.settle([wire.NewOutcome(name, each, 1)]))  # noqa: B023
             assert settled.status == "unknown"
-        counts = books.picture(name)
+        counts = books.picture(name).counts
         assert (counts.deleted, counts.void - twin.picture(name).counts.void) == (4, waited)
         if "limit" not in KINDS[kind]:  # with a limit, a pending round that is gone makes room for another
             for one in (books, twin):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from treecal.auditing import AuditCounts, AuditRows, BinCounts, Groups, tally
+from treecal.cli._numbers import NumberLog, Numbers, watch_numbers
 from treecal.cli._options import Decimal, Following, Json, Outcomes, check_limit, split
 from treecal.cli._progress import progress
 from treecal.cli._reader import Batch, News, Reader
@@ -48,6 +49,7 @@ def monitor(
     alpha: float = 0.05,
     arl: float | None = None,
     forecast: str | None = None,
+    numbers: Numbers = Numbers(),  # noqa: B008 # frozen
     outcome: str = "outcome",
     group: str | None = None,
     time: str | None = None,
@@ -66,6 +68,11 @@ def monitor(
         treecal monitor log.parquet --forecast p_rain,p_sun --outcome weather
         tail -f log.jsonl | treecal monitor --classes rain,sun --snapshot watch.treecal
         treecal monitor log.csv --forecast p --outcome clicked --fail-above 0.05
+
+    Forecasts of a number are columns of quantiles, of members of an ensemble, or of mean and sd, in a file in order of
+    time:
+
+        treecal monitor log.parquet --quantiles q10,q50,q90 --outcome load --group station
 
     With --id, outcomes may come late and in any order: a row has a forecast and its id, and the same row or a later one
     the outcome, with that id in "outcome_for". They count in the order in which they come.
@@ -119,6 +126,14 @@ def monitor(
             )
         options = replace(options, now=time)
     options.check(path, ids=options.id is not None)
+    if numbers.given:
+        if any(each is not None for each in (forecast, fail_above)) or clip or outcomes != Outcomes():
+            raise ParameterError("forecasts of a number have no --classes, --forecast, --fail-above and --clip.")
+        own = NumberLog(path, numbers, outcome, () if group is None else (group,), options, decimal=decimal)
+        watch = Monitor(own.space, alpha=alpha, arl=arl, by_group=group is not None)
+        watch_numbers(own, watch)
+        _show(watch, None, own.rows.problems, None, {}, None, json=json)
+        return _ended(watch, None, None, end(own.rows.problems))
     columns = () if forecast is None else split("--forecast", forecast)
     space = None if path != "-" and outcomes == Outcomes() else outcomes.space()
     if fail_above is not None and not isinstance(space, Simplex | None):

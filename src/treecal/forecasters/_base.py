@@ -231,7 +231,7 @@ class Forecaster(Configured, ABC):
         ...     ledger.record(f.predict(), [t % 3 > 0, t % 3 == 0])
         ...     f.update([t % 3 > 0, t % 3 == 0])
         >>> round(ledger.error("l1"), 3), round(f.certificate("l1", rounds=500, after=ledger).bound, 3)
-        (0.01, 0.064)
+        (0.008, 0.063)
         """
         norm, rounds = as_norm(norm, self.space), whole_number("rounds", rounds, least=1)
         found = self._certify(norm, rounds) if after is None else self._certify_more(norm, rounds)

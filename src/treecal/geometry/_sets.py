@@ -97,7 +97,7 @@ class Simplex(ConvexSet):
         return found | ({"ordered": True} if self.ordered else {})
 
     @property
-    def crps(self) -> Norm | None:
+    def crps(self) -> Rps | None:
         """The norm "crps" of ordered classes, whose square is the ranked probability score; None without an order."""
         return Rps(self.dim) if self.ordered else None
 
