@@ -37,6 +37,7 @@ from treecal.forecasters import (
     AdaptiveTreeCal,
     BinaryGrid,
     Codebook,
+    Decisions,
     Forecaster,
     Guarded,
     Harmonic,
@@ -66,7 +67,7 @@ from treecal.geometry import (
 )
 from treecal.late import Late
 from treecal.ledger import Ledger
-from treecal.measures import sample_size
+from treecal.measures import Losses, sample_size
 from treecal.monitor import Monitor
 from treecal.state import load, save
 from treecal.theory import certificate, plan
@@ -86,6 +87,7 @@ __all__ = [
     "Codebook",
     "ConvexSet",
     "Corrector",
+    "Decisions",
     "Forecast",
     "Forecaster",
     "Gated",
@@ -95,6 +97,7 @@ __all__ = [
     "IsotonicCalibration",
     "Late",
     "Ledger",
+    "Losses",
     "Lp",
     "Mahalanobis",
     "Mixture",

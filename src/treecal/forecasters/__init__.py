@@ -21,12 +21,14 @@ from treecal.forecasters._codebook import (
     Codebook,
     Shelf as Shelf,
 )
+from treecal.forecasters._decisions import Decisions
 from treecal.forecasters._guarded.guard import (
     BUDGET as BUDGET,
     Guard as Guard,
     Guarded,
     GuardReport,
     default_safe as default_safe,
+    guarded_norm as guarded_norm,
 )
 from treecal.forecasters._harmonic import (
     Harmonic,
@@ -35,6 +37,7 @@ from treecal.forecasters._harmonic import (
     rates_after as rates_after,
 )
 from treecal.forecasters._recommend import ORDINARY as ORDINARY, Choice, Recommendation, recommend
+from treecal.forecasters._regrets import Regrets as Regrets
 from treecal.forecasters._running_mean import RunningMean
 from treecal.forecasters._sampled import Sampled, SampleTreeCal
 from treecal.forecasters._simplex_grid import MOST_POINTS as MOST_POINTS, SimplexGrid, points as points
@@ -68,6 +71,7 @@ __all__ = [
     "BinaryGrid",
     "Choice",
     "Codebook",
+    "Decisions",
     "Forecaster",
     "GuardReport",
     "Guarded",

@@ -9,6 +9,7 @@ from treecal.measures._cells import MOST_BINS, bin_edges, bin_of, bin_sql
 from treecal.measures._gaps import GapSums, atb, smooth_calibration_error
 from treecal.measures._intervals import chance, interval
 from treecal.measures._levels import Chance, Interval, largest_surprise, mean_interval
+from treecal.measures._losses import Action as Action, Losses, LossTable as LossTable
 from treecal.measures._payoff import Payoff, best_actions, payoff_loss, read_loss
 from treecal.measures._reliability import Bins, Luck, bin_class, bin_rows, classwise_ece, mean_gap
 from treecal.measures._sample_size import SampleSize, sample_size, smallest_effect
@@ -22,6 +23,7 @@ __all__ = [
     "Chance",
     "GapSums",
     "Interval",
+    "Losses",
     "Luck",
     "Payoff",
     "SampleSize",
