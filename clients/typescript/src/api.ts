@@ -40,6 +40,8 @@ export interface Announced {
   state: string;
   points?: number[][] | null;
   weights?: number[] | null;
+  action?: string | number | Record<string, string | number> | null;
+  actions?: Record<string, unknown> | null;
 }
 
 /** What was announced, in the order of the request. */

@@ -29,11 +29,12 @@ from treecal.forecasters import (
     GuardReport,
     Shelf,
     TreeCal,
+    as_measure,
     certified,
     default_safe,
-    guarded_norm,
+    guarded_measure,
 )
-from treecal.geometry import ConvexSet, Norm, Simplex, as_norm
+from treecal.geometry import ConvexSet, Norm, Simplex
 from treecal.ledger import Ledger
 from treecal.measures import Losses
 from treecal.theory import Certificate
@@ -115,16 +116,16 @@ class GuardedCorrector(Corrector):
             if part.rounds or part.space != space:
                 raise ParameterError.expected("corrector", corrector, new)
         self.losses = None if losses is None else Losses.read(space, losses)
-        self.norm = guarded_norm(space, norm, self.losses)
-        of = self.norm or self.losses
+        of = guarded_measure(space, norm, self.losses)
+        self.norm = None if isinstance(of, Losses) else of
         guard = Guard(space, default_safe(space, of) if safe is None else safe, budget=budget, norm=of, error=error)
         self.budget = guard.budget
         self.error = guard.error
         inner = None if corrector is None else corrector._unscored()  # the scores are kept here
         book = Book(space, SIZES, CAPACITY)
         shelf = Shelf(book, book.empty()) if self.losses is None else None
-        single = self.losses is not None and self.losses.names is None
-        self._now: _Now = inner, (guard,) * (len(self.losses.tables[0].actions) if single else 1), shelf
+        single = isinstance(of, Losses) and of.names is None
+        self._now: _Now = inner, (guard,) * (len(of.tables[0].actions) if single else 1), shelf  # type: ignore[union-attr]
         self._asked: tuple[Any, Array, Array] | None = None  # the corrector, and what it made of a forecast
 
     @property
@@ -221,11 +222,12 @@ class GuardedCorrector(Corrector):
             As for every forecaster: a ledger is one of what was announced in the rounds after `fit`.
         """
         guards = self._now[1]
-        of: Any = self.measure if norm is None else norm if isinstance(norm, Losses) else as_norm(norm)
+        of: Any = self.measure if norm is None else as_measure(norm)
         rounds = whole_number("rounds", rounds, least=1)
         if of != self.measure and (isinstance(of, Losses) or self.losses is not None):
             return None
         played = sum(guard.rounds for guard in guards)
+        found: Certificate | None
         if len(guards) > 1:
             found = self._certify_each(rounds, None if after is None else played)
         else:

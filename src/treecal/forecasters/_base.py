@@ -242,7 +242,7 @@ class Forecaster(Configured, ABC):
         >>> round(ledger.error("l1"), 3), round(f.certificate("l1", rounds=500, after=ledger).bound, 3)
         (0.01, 0.064)
         """
-        of: Any = self.measure if norm is None else norm if isinstance(norm, Losses) else as_norm(norm)
+        of: Any = self.measure if norm is None else as_measure(norm)
         rounds = whole_number("rounds", rounds, least=1)
         if isinstance(of, Losses) and of != self.measure:
             return None
@@ -314,7 +314,7 @@ def certified(
     """
     if found is None:
         return None
-    diameter = norm.unit if isinstance(norm, Losses) else float(space.diameter(norm))
+    diameter = largest_error(space, norm)
     bound = min(found.bound, diameter)
     if after is not None:
         if after.space != space or learned not in (0, after.rounds):
@@ -326,6 +326,16 @@ def certified(
         added = (past + rounds * (diameter if learned else bound)) / (after.rounds + rounds)
         bound = min(bound, added) if learned else added
     return replace(found, bound=bound)
+
+
+def as_measure(norm: Norm | str | Losses) -> Norm | Losses:
+    """Return losses as they are, and a norm by its name."""
+    return norm if isinstance(norm, Losses) else as_norm(norm)
+
+
+def largest_error(space: ConvexSet, norm: Norm | Losses) -> float:
+    """Return the most that an error per round can be: the set's diameter, or the unit of the losses."""
+    return norm.unit if isinstance(norm, Losses) else float(space.diameter(norm))
 
 
 def _past(ledger: Ledger, norm: Norm | Losses) -> float:

@@ -17,8 +17,9 @@ from treecal._typing import Array
 from treecal.correctors import Corrector, Group, GuardedCorrector, announce_valid, learn_valid
 from treecal.exceptions import ParameterError
 from treecal.forecast import Forecast, uniform
-from treecal.forecasters import Codebook, Forecaster, Guarded, Sampled
-from treecal.geometry import ConvexSet, Norm, as_norm
+from treecal.forecasters import Codebook, Forecaster, Guarded, Sampled, as_measure, largest_error
+from treecal.geometry import ConvexSet, Norm
+from treecal.measures import Losses
 from treecal.theory import Certificate
 
 Thing = Forecaster | Corrector
@@ -214,13 +215,13 @@ class Pool:
         self.holders.pop(number, None)
         heappush(self._free, (-self.copies[number].rounds, number))
 
-    def certify(self, norm: Norm | str) -> Certificate | None:
+    def certify(self, norm: Norm | str | Losses) -> Certificate | None:
         """Return the bound for the rounds so far, `Σ_c U(n_c)/n`."""
         copies = Counter(copy.rounds for copy in self.copies if copy.rounds)
         total = 0.0
         why = ""
         for rounds, count in copies.items():
-            found = _bound(self.thing, as_norm(norm), rounds)
+            found = _bound(self.thing, as_measure(norm), rounds)
             if found is None:
                 return None
             total += count * rounds * found.bound
@@ -230,13 +231,13 @@ class Pool:
         learned = sum(rounds * count for rounds, count in copies.items())
         return Certificate(total / learned, f"{len(self.copies)} copies: {why}")
 
-    def foresee(self, norm: Norm | str, rounds: int, outstanding: int) -> Certificate | None:
+    def foresee(self, norm: Norm | str | Losses, rounds: int, outstanding: int) -> Certificate | None:
         """Return the bound for so many rounds, whoever of so many copies gets them.
 
         The worst division of the rounds is at most `k·Û(rounds/k)`, with `Û` the least concave function above `U`.
         `U` is read at some numbers of rounds and is taken to be non-decreasing, as every guard takes it to be.
         """
-        norm = as_norm(norm)
+        norm = as_measure(norm)
         copies = min(outstanding, rounds)
         found = _bound(self.thing, norm, rounds)
         if found is None:
@@ -251,10 +252,10 @@ class Pool:
         least = [1.0, *(count + 1.0 for count in at[:-1])]
         hull = np.array(_concave([(0.0, 0.0), *zip(least, np.maximum.accumulate(totals).tolist(), strict=True)]))
         most = copies * float(np.interp(rounds / copies, hull[:, 0], hull[:, 1])) / rounds
-        return Certificate(min(most, float(self.thing.space.diameter(norm))), f"{copies} copies: {found.why}")
+        return Certificate(min(most, largest_error(self.thing.space, norm)), f"{copies} copies: {found.why}")
 
 
-def _bound(thing: Thing, norm: Norm, rounds: int) -> Certificate | None:
+def _bound(thing: Thing, norm: Norm | Losses, rounds: int) -> Certificate | None:
     if isinstance(thing, Forecaster | GuardedCorrector):
         return thing.certificate(norm, rounds=rounds)
     return None

@@ -93,6 +93,7 @@ class Guard:
         self.error = None if error is None else float(error)
         self.space = space
         self.safe = deepcopy(safe)
+        self.tally: Tally | Regrets
         self.tally = Regrets.empty(norm) if isinstance(norm, Losses) else Tally.empty(norm, space.dim)
         self._bounds: dict[int, float] = {}
         self.rounds = 0
@@ -205,13 +206,13 @@ class Guard:
         return twin._opened()
 
 
-def guarded_norm(space: ConvexSet, norm: Norm | str | None, losses: Losses | None) -> Norm | None:
-    """Return the norm of a guard's error; None where it is of the advice that losses call for."""
+def guarded_measure(space: ConvexSet, norm: Norm | str | None, losses: Losses | None) -> Norm | Losses:
+    """Return what a guard's error is measured in: a norm, or the losses that its advice is for."""
     if losses is None:
         return space.default_norm if norm is None else as_norm(norm)
     if norm is not None:
         raise ParameterError.expected("norm", norm, "none beside losses: the guarantee is of the advice")
-    return None
+    return losses
 
 
 def default_eager(space: ConvexSet, norm: Norm | Losses) -> Forecaster:
@@ -329,8 +330,8 @@ class Guarded(LockedForecaster):
     ) -> None:
         super().__init__(space)
         self.losses = None if losses is None else Losses.read(space, losses)
-        self.norm = guarded_norm(space, norm, self.losses)
-        of = self.norm or self.losses
+        of = guarded_measure(space, norm, self.losses)
+        self.norm = None if isinstance(of, Losses) else of
         guard = Guard(space, default_safe(space, of) if safe is None else safe, budget=budget, norm=of, error=error)
         eager = default_eager(space, of) if eager is None else eager
         if not isinstance(eager, Forecaster) or eager.rounds or eager.space != space:
@@ -422,8 +423,8 @@ class Guarded(LockedForecaster):
         return self._now[1].certify_more(norm, rounds)
 
     def _usual(self, value: Any, default: Any) -> bool:
+        of = self.measure
         if isinstance(value, Forecaster):
-            of = self.measure
             return repr(value) in (repr(default_eager(self.space, of)), repr(default_safe(self.space, of)))
         return super()._usual(value, default) or (default is None and value == self.space.default_norm)
 
