@@ -16,10 +16,10 @@ from rich.table import Table
 from rich.text import Text
 
 from treecal.auditing._calibration import Calibration
-from treecal.auditing._words import Shown, acted, watched
+from treecal.auditing._words import Shown, acted, called, watched
 from treecal.exceptions import UnsupportedError
 from treecal.geometry import pairing
-from treecal.measures import Interval
+from treecal.measures import Interval, Payoff
 
 if TYPE_CHECKING:
     pass
@@ -42,7 +42,7 @@ def shown(audit: Shown, named: Named = in_python) -> Group:
     """Return the audit as rich tables."""
     parts: list[Any] = [Text(verdict(audit, named)), errors(audit.whole), scores(audit.whole), classes(audit)]
     if audit.whole.payoff is not None:
-        parts.append(Text(acted(audit.whole.payoff)))
+        parts += [Text(acted(audit.whole.payoff)), acting(audit.whole.payoff)]
     if audit.groups:
         parts.append(groups(audit))
     if (windows := audit.windows) is not None:
@@ -145,16 +145,31 @@ def classes(audit: Shown) -> Table:
     return table
 
 
+def acting(payoff: Payoff) -> Table:
+    """Return the table of what was done with each action."""
+    names = ["action", ">rows", ">cost a row", "better", ">would save", ">its 90 % interval", ">by chance"]
+    table = _table("Action by action", *names)
+    for each in payoff.actions:
+        better = "" if each.better == each.action else called(each.better)
+        figures = [_figure(each.saved.value), _ends(each.saved), _figure(each.chance.mean)] if each.rows else []
+        table.add_row(_cell(called(each.action)), f"{each.rows:,.6g}", _figure(each.cost), _cell(better), *figures)
+    return table
+
+
 def groups(audit: Shown, title: str = "Groups") -> Table:
     """Return the table of groups."""
     weighted = any(part.weight != part.rounds for part in audit.groups.values())
     counts = [">rows", *[">weight"] * weighted]
     figures = [">top-label ECE", ">by chance", ">class-wise ECE", ">by chance", ">Brier", ">skill"]
-    table = _table(title, *map(_cell, audit.by), *counts, *figures, "verdict")
+    paid = audit.whole.payoff is not None
+    costs = [">regret"] * paid
+    table = _table(title, *map(_cell, audit.by), *counts, *figures, *costs, "verdict")
     for key, part in audit.groups.items():
         top, each = part.verdict.views
         values = [top.luck.value, top.luck.mean, each.luck.value, each.luck.mean, part.brier, part.skill]
         size = [f"{part.rounds:,}", *[f"{part.weight:,.6g}"] * weighted]
+        if part.payoff is not None:
+            values.append(part.payoff.value)
         table.add_row(*map(_cell, key), *size, *map(_figure, values), part.verdict.level)
     if len(audit.groups) >= 20:
         table.caption = "Of so many groups, one of twenty that are calibrated is called off by chance."
@@ -189,6 +204,8 @@ def html(audit: Shown) -> str:
     *words, advice = verdict(audit).splitlines()
     said = f"<p>{escape(' '.join(words))}</p><p><strong>{escape(advice)}</strong></p>"
     tables = [errors(audit.whole), scores(audit.whole), classes(audit), *([groups(audit)] if audit.groups else [])]
+    if audit.whole.payoff is not None:
+        tables.append(acting(audit.whole.payoff))
     if audit.windows is not None:
         tables.append(groups(audit.windows, title="Windows of time"))
     invalid = f"<p>{escape(str(audit.problems))}</p>" if audit.problems.count else ""

@@ -13,7 +13,7 @@ from cyclopts import Parameter
 from rich.progress import TaskProgressColumn, TextColumn
 
 from treecal.auditing import audit as audit_log, shown
-from treecal.cli._options import Decimal, Force, Json, OnInvalid, as_norm, check_limit, split
+from treecal.cli._options import Decimal, Force, Json, OnInvalid, as_norm, check_limit, read_losses, split
 from treecal.cli._progress import bars
 from treecal.cli._rows import source_name
 from treecal.cli._signals import interrupts
@@ -97,7 +97,8 @@ def audit(
     day_first
         The dates of --time begin with the day, as 31.01.2026 or 31/01/2026 12:00. Without it these are refused.
     loss
-        What each action costs under each class: a row per action, separated by semicolons, its costs by commas.
+        What each action costs under each class: a row per action, separated by semicolons, its costs by commas. Or a
+        CSV file of them, with a column of the actions' names and one for each class.
     weight
         Column of the weights of rows: a row of weight 3 counts as three.
     bins
@@ -153,7 +154,7 @@ def audit(
             "by": [] if by is None else split("--by", by),
             "time": time,
             "window": window,
-            "loss": None if loss is None else _matrix(loss),
+            "loss": None if loss is None else read_losses(loss),
             "weight": weight,
             "bins": bins,
             "norms": [as_norm(name) for name in split("--norm", norm)],
@@ -219,19 +220,6 @@ def _reported(found: Audit, paths: tuple[str, ...]) -> str:
     command = shlex.join(["treecal", *sys.argv[1:]])
     section = report.audited(found, title=name)
     return report.render([section], title=f"Audit of {name}", details=details, command=command)
-
-
-def _matrix(text: str) -> list[list[float]]:
-    """Return the costs of each action."""
-    try:
-        rows = [[float(cell) for cell in row.split(",")] for row in text.split(";")]
-    except ValueError:
-        rows = []
-    if not rows or any(len(row) != len(rows[0]) for row in rows):
-        raise ParameterError.expected(
-            "--loss", text, 'numbers such as "0,4; 1,1": a row per action, a number per class'
-        )
-    return rows
 
 
 def _option(kind: str) -> str:

@@ -6,11 +6,12 @@ Every measure is a function of forecasts `P`, `(n, d)` or `(n,)` for class 1 of 
 
 from treecal.measures._calibration import debiased_ece, ece, mce, resolution
 from treecal.measures._cells import MOST_BINS, bin_edges, bin_of, bin_sql
+from treecal.measures._decision_curve import DecisionCurve, decision_curve, v_calibration_error
 from treecal.measures._gaps import GapSums, atb, smooth_calibration_error
 from treecal.measures._intervals import chance, interval
 from treecal.measures._levels import Chance, Interval, largest_surprise, mean_interval
 from treecal.measures._losses import Action as Action, Losses, LossTable as LossTable
-from treecal.measures._payoff import Payoff, best_actions, payoff_loss, read_loss
+from treecal.measures._payoff import ActionPayoff, Payoff, best_actions, payoff_loss
 from treecal.measures._reliability import Bins, Luck, bin_class, bin_rows, classwise_ece, mean_gap
 from treecal.measures._sample_size import SampleSize, sample_size, smallest_effect
 from treecal.measures._scores import accuracy, brier, log_score, skill
@@ -18,9 +19,11 @@ from treecal.measures._verdict import NEARLY, SOMEWHAT, TELL, Advice, Verdict, o
 
 # Names that are imported and not listed are for the other rooms of the package.
 __all__ = [
+    "ActionPayoff",
     "Advice",
     "Bins",
     "Chance",
+    "DecisionCurve",
     "GapSums",
     "Interval",
     "Losses",
@@ -33,6 +36,7 @@ __all__ = [
     "brier",
     "chance",
     "debiased_ece",
+    "decision_curve",
     "ece",
     "interval",
     "log_score",
@@ -44,4 +48,5 @@ __all__ = [
     "skill",
     "smallest_effect",
     "smooth_calibration_error",
+    "v_calibration_error",
 ]
