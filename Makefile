@@ -9,6 +9,7 @@ DEMO := .venv/.demo
 READY := .venv/.ready
 BROWSER := .venv/.browser
 BENCH := .venv/.bench
+OTHERS := .venv/.others
 EXTRAS := arena,client,data,files,games,plots,postgres,river,serve,sklearn,spark,theory
 
 unexport PYTHONDONTWRITEBYTECODE  # or each of the many processes of the tests compiles the package again
@@ -36,7 +37,7 @@ $(READY): $(DEMO)
 	$(PIP) -c .venv/versions.txt --group torch
 	touch $(READY)
 
-$(BROWSER) $(BENCH): .venv/.%: $(READY)  # what few need: a browser's driver, and what the load is compared with
+$(BROWSER) $(BENCH) $(OTHERS): .venv/.%: $(READY)  # what few need: a browser's driver, peers of the load, MLflow
 	$(HASHED) --group $*
 	touch $@
 
@@ -46,7 +47,7 @@ demo: $(DEMO)  ## correct a real model, forecast real streams, and write the rep
 test: lint  ## lint, types, layers, then the tests and examples, in five minutes
 	$(BIN)/python -m pytest
 
-heavy: $(BROWSER) processors  ## the long checks, left out of `make test`, and all the others on emulated processors
+heavy: $(BROWSER) $(OTHERS) processors  ## the long checks, left out of `make test`, and all the others on emulated processors
 	$(BIN)/python -m pytest -m heavy
 
 processors: $(READY)  ## the tests of `make test` as older processors run them: no AVX-512; no AVX2 or FMA; any x86-64
@@ -81,6 +82,7 @@ dist: $(DEMO)  ## build the wheel and the source distribution, the same bytes fr
 
 docs: $(READY)  ## build the documentation into site/
 	$(BIN)/zensical build --clean --strict
+	$(BIN)/python docs/browser/build.py site/audit.html
 
 lint: $(READY)  ## style, types and the direction of imports
 	$(BIN)/ruff check .

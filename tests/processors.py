@@ -1,7 +1,8 @@
 """A program that prints a hash of each answer that is the same on every processor, as JSON.
 
 `test_processors.py` runs it as other processors would, and compares. Arguments: nothing for rounds that are played one
-by one, in Python and NumPy; `compiled` for batches, banks, replays and audits too.
+by one, in Python and NumPy; `compiled` for batches, banks, replays and audits too; `few` for some of these alone, which
+are compiled in seconds.
 """
 
 from __future__ import annotations
@@ -131,8 +132,19 @@ def compiled() -> Iterator[tuple[str, bytes]]:
             yield f"audit, {name}", repr(counted(found.to_dict())).encode()
 
 
+def few() -> Iterator[tuple[str, bytes]]:
+    """Yield answers of compiled code that is soon compiled: sums, divisions, and exponential weights."""
+    space = SPACES["five"]
+    b, y = rounds(space)
+    c = tc.Recalibrator(space)
+    yield "a batch", bits([c.update_many(b, y), c.get_state()])
+    bank = tc.Bank(tc.TreeCal(space), streams=7)
+    bank.update(np.arange(ROUNDS) % 7, y)
+    yield "a bank", bits([bank.predict([3])[0].points, bank.predict([3]).mean])
+
+
 if __name__ == "__main__":
-    answers = dict(one_by_one())
+    answers = dict(few() if "few" in sys.argv else one_by_one())
     if "compiled" in sys.argv:
         answers |= dict(compiled())
     json.dump({name: hashlib.sha256(found).hexdigest() for name, found in answers.items()}, sys.stdout)

@@ -29,7 +29,8 @@ def spaces(max_dim: int = 4) -> st.SearchStrategy[tc.ConvexSet]:
         st.integers(1, 4),
         st.integers(0, 10**6),
     )
-    simple = st.one_of(simplices, balls, boxes, hulls)
+    cdfs = st.builds(lambda low, points: tc.Cdf(low, low + 3, points=points), st.floats(-5, 5), dims)
+    simple = st.one_of(simplices, balls, boxes, hulls, cdfs)
     return st.one_of(simple, st.builds(tc.Product, simple, simple))
 
 

@@ -5,13 +5,20 @@ from __future__ import annotations
 import random
 import re
 import shlex
+import signal
+import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from tests.cli.support import run
+from tests.serve.test_process import process
+from treecal.cli._app import app
 
-README = Path(__file__).parents[1] / "README.md"
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
 ON_A_LOG = re.compile(r"^treecal \w+ log\.csv\b[^#\n]*", re.M)
 OFF = 3  # the exit code of an alarm
 
@@ -39,3 +46,53 @@ def test_commands_on_a_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     corrected = (tmp_path / "corrected.csv").read_text("utf-8").splitlines()
     assert corrected[0] == "p_rain,p_sun,weather,corrected_rain,corrected_sun"
     assert len(corrected) == 1001
+
+
+def commands() -> list[str]:
+    """Every command of the README that is not on a log: in blocks for a shell, in text and in the table."""
+    text = README.read_text("utf-8")
+    blocks = re.findall(r"^```sh\n(.*?)^```$", text, re.M | re.S)
+    lines = [
+        part.partition("#")[0].strip() for block in blocks for line in block.splitlines() for part in line.split("&&")
+    ]
+    quoted = re.findall(r"`((?:treecal|make|pip) [^`]*)`", re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S))
+    return [line for line in dict.fromkeys([*lines, *quoted]) if not ON_A_LOG.match(line)]
+
+
+def test_every_other_command_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    seen = set()
+    for command in commands():
+        program, name, *rest = shlex.split(command)
+        seen.add(f"{program} {name}")
+        if program == "pip":
+            (what,) = rest
+            extras = re.fullmatch(r"\.(?:\[([\w,]+)\])?", what)
+            assert extras, command
+            assert {*filter(None, (extras[1] or "").split(","))} <= set(project["optional-dependencies"]), command
+        elif program == "make":
+            assert re.search(rf"^{name}:", makefile, re.M), command
+        elif rest == ["--demo"]:
+            continue  # it takes longer: see below
+        elif name == "serve" and rest:
+            with process(*rest) as (started, _):
+                started.send_signal(signal.SIGINT)
+                assert started.wait(60) == 0, command
+        elif name == "doctor" and rest:
+            done = subprocess.run([sys.executable, "-m", "treecal", name, *rest], capture_output=True, check=False)
+            assert done.returncode == 0, done.stdout
+        else:
+            assert program == "treecal"
+            assert name in app, command
+            assert all(option in run(name, "--help").out for option in rest), command
+    assert {"pip install", "make demo", "make test", "treecal serve", "treecal doctor", "treecal mcp"} <= seen
+
+
+@pytest.mark.heavy
+def test_the_server_with_something_to_see() -> None:
+    assert "treecal serve --demo" in commands()
+    with process("--demo") as (started, _):
+        started.send_signal(signal.SIGINT)
+        assert started.wait(60) == 0

@@ -13,7 +13,7 @@ Examples
 0.209
 """
 
-from treecal.auditing import audit
+from treecal.auditing import audit, sample_labels
 from treecal.correctors import (
     AutoCorrector,
     BetaCalibration,
@@ -53,6 +53,7 @@ from treecal.forecasters import (
 from treecal.geometry import (
     Ball,
     Box,
+    Cdf,
     ConvexSet,
     Lp,
     Mahalanobis,
@@ -84,6 +85,7 @@ __all__ = [
     "BinaryGrid",
     "Box",
     "ByGroup",
+    "Cdf",
     "Chain",
     "Codebook",
     "ConvexSet",
@@ -131,6 +133,7 @@ __all__ = [
     "plan",
     "recommend",
     "replay",
+    "sample_labels",
     "sample_size",
     "save",
 ]

@@ -132,3 +132,36 @@ def log_losses(points: Array, outcomes: Array, least: float, found: Array) -> No
 def applied(function: Callable[[float], float], numbers: Iterable[float]) -> Array:
     """Return a function of each of a few numbers."""
     return np.array([function(float(number)) for number in numbers])
+
+
+@also_compiled
+def normal_cdf(x: float) -> float:
+    """Return the standard normal distribution function, right to 1e-15 (Hart 1968, by West 2005).
+
+    Examples
+    --------
+    >>> normal_cdf(0.0), round(normal_cdf(1.96), 4), normal_cdf(-40.0)
+    (0.5, 0.975, 0.0)
+    """
+    size = abs(x)
+    if size > 38.0:
+        tail = 0.0
+    elif size < 7.07106781186547:
+        above = 0.0352624965998911 * size + 0.700383064443688
+        above = ((above * size + 6.37396220353165) * size + 33.912866078383) * size + 112.079291497871
+        above = (above * size + 221.213596169931) * size + 220.206867912376
+        below = (0.0883883476483184 * size + 1.75566716318264) * size + 16.064177579207
+        below = ((below * size + 86.7807322029461) * size + 296.564248779674) * size + 637.333633378831
+        below = (below * size + 793.826512519948) * size + 440.413735824752
+        tail = exp(-size * size / 2) * above / below
+    else:
+        fraction = size + 1.0 / (size + 2.0 / (size + 3.0 / (size + 4.0 / (size + 0.65))))
+        tail = exp(-size * size / 2) / (fraction * 2.506628274631)
+    return tail if x <= 0.0 else 1.0 - tail
+
+
+@strict
+def normal_cdfs(numbers: Array, found: Array) -> None:
+    """Write the standard normal distribution function of each number."""
+    for i in range(len(found)):
+        found[i] = normal_cdf(numbers[i])

@@ -110,6 +110,10 @@ class IdError(TreeCalError):
         return error
 
 
+class RepairWarning(UserWarning):
+    """A forecast that was repaired as it was read: quantiles that cross were sorted, missing members left out."""
+
+
 class GeometryError(TreeCalError):
     """An invalid set, norm or regularizer."""
 

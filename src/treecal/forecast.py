@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike
 
 from treecal._typing import Array, Integers
 from treecal._validate import finite_array
-from treecal.exceptions import ForecastError, TreeCalError
-from treecal.geometry import TOLERANCE, ConvexSet
+from treecal.exceptions import ForecastError, TreeCalError, UnsupportedError
+from treecal.geometry import TOLERANCE, Cdf, ConvexSet, Distribution
 from treecal.measures import Losses
 from treecal.tree import path_nodes
 
@@ -142,8 +142,34 @@ class Forecast:
     @property
     def mean(self) -> Array:
         """The mean point, `(d,)`."""
+        if len(self._points) == 1:
+            return np.asarray(self._weights[0] * self._points[0])
         # Added up in order, not by BLAS, whose order another processor does not keep.
         return np.asarray(np.add.accumulate(self._weights[:, None] * self._points, axis=0)[-1])
+
+    @property
+    def distribution(self) -> Distribution:
+        """What is forecast of a number, on a `Cdf`: the mean of the points' distribution functions, to be read."""
+        if not isinstance(self._space, Cdf):
+            why = "its outcomes are no numbers with a distribution function"
+            raise UnsupportedError.by(self._space, "distribution", why, hint="tc.Cdf(low, high) is the set of those.")
+        return self._space.distribution(self.mean)
+
+    def cdf(self, z: ArrayLike) -> Any:
+        """Return the probability of numbers up to `z`, on a `Cdf`."""
+        return self.distribution.cdf(z)
+
+    def quantile(self, level: ArrayLike) -> Any:
+        """Return the quantile of a level, on a `Cdf`: the median for 0.5."""
+        return self.distribution.quantile(level)
+
+    def interval(self, coverage: float) -> tuple[float, float]:
+        """Return the central interval of this probability, on a `Cdf`."""
+        return self.distribution.interval(coverage)
+
+    def crps(self, outcome: float) -> float:
+        """Return the continuous ranked probability score of an outcome, on a `Cdf`."""
+        return float(self.distribution.crps(outcome))
 
     def sample(self, rng: np.random.Generator) -> Array:
         """Draw one point: the pure forecast."""

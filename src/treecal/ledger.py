@@ -25,6 +25,7 @@ from treecal.geometry import (
     ROUNDING,
     ConvexSet,
     Distance,
+    as_distance,
     checked_tolerance,
     read_forecast,
     read_forecast_rows,
@@ -436,11 +437,11 @@ class Ledger(Configured):
         total
             Sum over rounds instead of the mean.
         """
-        return self.exact(per_node=per_node).error(distance, total=total)
+        return self.exact(per_node=per_node).error(as_distance(distance, self.space), total=total)
 
     def table(self, distance: Distance | str = "l1", *, per_node: bool = False) -> Table:
         """Return one row for each distinct forecast, the largest share of the error first."""
-        return self.exact(per_node=per_node).table(distance)
+        return self.exact(per_node=per_node).table(as_distance(distance, self.space))
 
     def get_state(self) -> dict[str, Any]:
         """Return the rows, as arrays that never change afterwards."""

@@ -18,7 +18,7 @@ from treecal.correctors import Corrector
 from treecal.exceptions import ForecastError, OutcomeError, SnapshotError, TreeCalError, UnsupportedError
 from treecal.forecast import Forecast
 from treecal.forecasters import Forecaster
-from treecal.geometry import LARGEST, ConvexSet, Simplex, SquaredEuclidean
+from treecal.geometry import LARGEST, Cdf, ConvexSet, Simplex, SquaredEuclidean
 from treecal.state import dumps, loads
 from treecal.streams import play
 
@@ -175,7 +175,7 @@ def bad_outcomes(space: ConvexSet) -> dict[str, Any]:
         "strings": ["rain"] * space.dim,
         "None": None,
         "Nones": [None] * space.dim,
-        "a number": 0.5,
+        "a number": np.nan if isinstance(space, Cdf) else 0.5,  # where numbers are outcomes
         "a matrix": centre[None],
         "objects": np.array([object()] * space.dim),
         "an integer too large": [10**400] * space.dim,

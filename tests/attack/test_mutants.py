@@ -46,10 +46,10 @@ def read_apart(seed: int, first: int, count: int, folder: Path) -> Counter[str]:
 
 
 def test_damaged_parquet_is_read_as_arrow_reads_it_or_refused(tmp_path: Path) -> None:
-    counts = read_apart(0, 0, 250, tmp_path)
+    counts = read_apart(0, 0, 100, tmp_path)
     assert counts["wrong"] == counts["signals"] == 0
-    assert counts["read"] > 50
-    assert counts["refused"] > 50
+    assert counts["read"] > 20
+    assert counts["refused"] > 20
 
 
 @pytest.mark.parametrize(("number", "ended"), [(4745, "refused"), (15842, "read")])
@@ -75,10 +75,8 @@ def test_twenty_thousand_damaged_parquet_files(attack_seed: int, attack_seconds:
     assert counts["wrong"] == counts["signals"] == 0
 
 
-@pytest.mark.parametrize(
-    "first", [0, pytest.param(1, marks=pytest.mark.attack), pytest.param(2, marks=pytest.mark.attack)]
-)
-def test_every_bit_of_a_schema_that_is_flipped(first: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.attack)])
+def test_every_bit_of_a_schema_that_is_flipped(step: int, tmp_path: Path) -> None:
     """One of them made a column of labels a required one, whose statistics Arrow then ended the process for."""
     table = pa.table({"p": [0.5] * 4, "y": [0, 1] * 2})
     file = io.BytesIO()
@@ -87,7 +85,7 @@ def test_every_bit_of_a_schema_that_is_flipped(first: int, tmp_path: Path) -> No
     footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
     path = tmp_path / "log.parquet"
     read = 0
-    for bit in range(8 * footer + first, 8 * (footer + 60), 3):
+    for bit in range(8 * footer, 8 * (footer + 60), step):
         flipped = bytearray(content)
         flipped[bit // 8] ^= 1 << bit % 8
         path.write_bytes(flipped)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
@@ -82,6 +83,31 @@ def test_an_audit_says_that_its_arrays_changed(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(_memory.ArrayLog, "_check", changed)
     with pytest.raises(FileError, match="changed while it was read"):
         tc.audit(P, [0, 1, 0, 1])
+
+
+@pytest.mark.parametrize("module", ["_tally", "_recalibrate", "_monitor"])
+def test_tensors_are_those_that_were_checked(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch", reason="pip install torch")
+    from treecal.torch import CalibrationError, Monitor, Recalibrate
+
+    check = importlib.import_module(f"treecal.torch.{module}").valid_rows
+    x, y = torch.zeros(4, 3), torch.tensor([0, 1, 2, 1])
+
+    def changed(*given: Any) -> Any:
+        found = check(*given)
+        y[:] = -(2**40)
+        return found
+
+    monkeypatch.setattr(f"treecal.torch.{module}.valid_rows", changed)
+    metric, monitor, corrector = CalibrationError(3), Monitor(3), Recalibrate(3)
+    learns = {"_tally": metric.update, "_recalibrate": corrector.observe, "_monitor": monitor.update}
+    learns[module](x, y)
+    rounds = {
+        "_tally": lambda: metric.compute().rounds,
+        "_recalibrate": lambda: int(corrector.rounds),
+        "_monitor": lambda: monitor.monitor.rounds,
+    }
+    assert rounds[module]() == 4
 
 
 @pytest.mark.attack

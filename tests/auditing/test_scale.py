@@ -42,6 +42,7 @@ def write_log(path: Path, rows: int) -> None:
     rest = "100 - " + " - ".join(f"a{k}" for k in range(CLASSES - 1))
     columns = ", ".join(f"a{k} / 100.0 AS p{k}" for k in range(CLASSES - 1))
     duckdb.sql(f"SET temp_directory = '{path.with_suffix('.spill')}'")  # of this and all later questions
+    duckdb.sql("SET memory_limit = '4GB'")  # not four fifths of the machine's, which others use, too
     duckdb.sql(
         f"COPY (SELECT {columns}, ({rest}) / 100.0 AS p{CLASSES - 1}, (hash(7 * i + 1) % {CLASSES})::INTEGER AS label "
         f"FROM (SELECT i, {shares} FROM (SELECT i, hash(i) % {rows // 5} AS j FROM range({rows}) t(i)))) "

@@ -45,6 +45,7 @@ SPACES: dict[str, tc.ConvexSet] = {
     "triangle": tc.Polytope(vertices=[[0.0, 0.0], [3.0, 0.0], [0.0, 1.0]]),
     "square": tc.Polytope(halfspaces=([[1, 0], [-1, 0], [0, 1], [0, -1]], [1, 1, 1, 1])),
     "product": tc.Product(tc.Simplex(2), tc.Box(0, 1, dim=1)),
+    "numbers": tc.Cdf(0, 10, thresholds=[0, 1, 2, 5], clip=True),
     "a user's own": Disc(),
 }
 

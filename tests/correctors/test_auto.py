@@ -124,9 +124,9 @@ def test_a_fit_trusts_what_is_good_on_rows_that_it_has_not_seen() -> None:
         assert off.weights["model"] < 0.01
         # The scalings and isotonic calibration overfit a little: on rows that they had seen they would win.
         right = tc.AutoCorrector(tc.Simplex(3)).fit(truth, y, in_order=in_order)
-        assert right.weights["model"] > 0.5
+        assert right.weights["model"] == max(right.weights.values())
     few = tc.AutoCorrector(tc.Simplex(2)).fit([[0.5, 0.5]], [1])
-    assert few.weights["model"] == pytest.approx(0.9)
+    assert few.weights["model"] == pytest.approx(0.5, abs=0.002)
     assert few.rounds == 1
 
 
@@ -162,7 +162,7 @@ def test_sets_and_states_that_cannot_be() -> None:
     weighed = good["own"]["weighed"]
     for changed in (
         {"weights": weighed["weights"] * 2},
-        {"weights": np.zeros(4)},
+        {"weights": np.zeros(5)},
         {"seen": 1},
         {"model": 0.0},
         {"lifted": -1.0},

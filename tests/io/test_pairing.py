@@ -13,6 +13,7 @@ from tests.cli.support import run
 import treecal as tc
 from treecal.exceptions import TreeCalError
 from treecal.geometry import paired
+from treecal.integrations.sklearn import calibration_error
 from treecal.io import write_csv
 
 RIGHT = [
@@ -92,6 +93,11 @@ def test_frames_are_read_by_the_same_names(columns: str) -> None:
     if paired(names, CLASSES) is None:
         with pytest.raises(TreeCalError, match="expected no, yes"):
             tc.Monitor(space).update_many(frame, table["outcome"])
+        for one in (dict(frame.iloc[0]), frame.iloc[0]):
+            with pytest.raises(TreeCalError, match="expected no, yes"):
+                tc.Recalibrator(space).predict(one)
+        with pytest.raises(TreeCalError, match="expected no, yes"):
+            calibration_error(table["outcome"], frame)
         return
     watch = tc.Monitor(space)
     watch.update_many(frame, table["outcome"])
@@ -100,6 +106,10 @@ def test_frames_are_read_by_the_same_names(columns: str) -> None:
     yes = next(table[name] for name, label in zip(names, paired(names, CLASSES) or (), strict=True) if label == "yes")
     expected = tc.Recalibrator(space).predict_many(np.column_stack([1 - yes, yes]))
     assert np.allclose(tc.Recalibrator(space).predict_many(frame), expected)
+    for one in (dict(frame.iloc[0]), frame.iloc[0]):
+        assert np.allclose(tc.Recalibrator(space).predict(one).mean, [1 - yes[0], yes[0]])
+    by_position = calibration_error(table["outcome"], np.column_stack([1 - yes, yes]))
+    assert calibration_error(table["outcome"], frame) == by_position
 
 
 @pytest.mark.parametrize("command", ["monitor", "recalibrate", "audit"])
@@ -119,6 +129,28 @@ def test_commands_show_the_pairs_and_refuse_another_order(command: str, columns:
         assert all(name in words for name in columns.split(","))
         document = json.loads(run(command, path, *options, "--json").out.splitlines()[-1])
         assert document["classes"] == {"yes": columns.split(",")[0], "no": columns.split(",")[1]}
+
+
+def test_a_series_is_of_the_class_that_it_is_named_after() -> None:
+    table = log(["P(no)"])
+    with pytest.raises(TreeCalError, match=r"P\(no\) is named after no"):
+        calibration_error(table["outcome"], pd.Series(table["P(no)"], name="P(no)"))
+
+
+def test_objects_are_read_by_name_or_refused(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    table = log(["P(yes)", "P(no)"])
+    rows = zip(*(table[name].tolist() for name in table), strict=True)
+    lines = [json.dumps({"outcome": y, "forecast": {"P(yes)": p, "P(no)": q}}) for y, p, q in rows]
+    path.write_text("\n".join(lines))
+    done = run("recalibrate", path, "--classes", "no,yes", "--json")
+    assert json.loads(done.out.splitlines()[-1])["classes"] == {"no": "forecast.P(no)", "yes": "forecast.P(yes)"}
+    p, q = table["P(yes)"][0], table["P(no)"][0]
+    assert json.loads(done.out.splitlines()[0])["mean"] == {"no": pytest.approx(q), "yes": pytest.approx(p)}
+    for command in (("audit", path), ("monitor", path, "--classes", "no,yes")):
+        refused = run(*command, "--forecast", "forecast")
+        assert refused.code == 2
+        assert "holds objects, expected numbers" in refused.err
 
 
 def test_columns_of_outcomes_and_forecasts_are_in_one_order() -> None:

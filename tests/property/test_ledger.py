@@ -221,7 +221,7 @@ def test_empty_and_foreign_ledgers() -> None:
         ledger.error("l1")
     with pytest.raises(ParameterError, match="do not add up"):
         ledger.merge(tc.Ledger(tc.Simplex(3)))
-    with pytest.raises(ParameterError, match="'l1', 'l2', 'linf' or a Norm"):
+    with pytest.raises(ParameterError, match="'l1', 'l2', 'linf', 'crps' or a Norm"):
         ledger.error("l7")
     with pytest.raises(ParameterError, match="resolution is 0"):
         ledger.binned(resolution=0)

@@ -10,8 +10,21 @@ from treecal.auditing._groups import Groups
 from treecal.auditing._log import Progress, audit
 from treecal.auditing._pass import tally
 from treecal.auditing._result import Audit, shown
+from treecal.auditing._sample import LabelSample, sample_labels
+from treecal.auditing._stated import Stated, advice, read_answers, read_confidences, stated
 from treecal.auditing._words import acted, watched
 from treecal.measures import Bins
 
 # Names that are imported and not listed are for the other rooms of the package.
-__all__ = ["Audit", "Bins", "Calibration", "Exact", "Progress", "audit"]
+__all__ = [
+    "Audit",
+    "Bins",
+    "Calibration",
+    "Exact",
+    "LabelSample",
+    "Progress",
+    "Stated",
+    "audit",
+    "sample_labels",
+    "stated",
+]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from treecal.auditing._exact import Exact
-from treecal.measures import Bins, Interval, Payoff, Verdict, classwise_ece
+from treecal.measures import Bins, Estimate, Interval, Payoff, Verdict, classwise_ece
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,6 +37,9 @@ class Calibration:
         Mean of `−ln p_y`, with its interval; infinite if an outcome had forecast 0.
     payoff
         What acting on the forecasts cost; None if no loss was given.
+    estimates
+        Where few rows are labelled, what measures are over all of them: see `treecal.measures.few_labels`. All else
+        then says what the labelled rows do, by their weights.
     """
 
     rounds: int
@@ -46,6 +50,7 @@ class Calibration:
     brier_interval: Interval
     log_interval: Interval
     payoff: Payoff | None = None
+    estimates: dict[str, Estimate] = field(default_factory=dict)
 
     @property
     def brier(self) -> float:
@@ -128,6 +133,7 @@ class Calibration:
             "intervals": {"level": self.brier_interval.level, "brier": _ends(self.brier_interval)}
             | {"log_score": _ends(self.log_interval)},
             **({} if self.payoff is None else {"payoff": self.payoff.to_dict()}),
+            **_labelled(self.estimates),
             "classwise_ece": self.classwise_ece,
             "classwise": classes.to_dict(),
             "top_label": self.top_label.to_dict(),
@@ -142,6 +148,10 @@ class Calibration:
         from treecal.plots import plot_audit
 
         return plot_audit(self)
+
+
+def _labelled(estimates: Mapping[str, Estimate]) -> dict[str, Any]:
+    return {"estimates": {name: each.to_dict() for name, each in estimates.items()}} if estimates else {}
 
 
 def _ends(interval: Interval) -> list[float]:

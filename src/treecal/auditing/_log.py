@@ -8,6 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from treecal._validate import whole_number
@@ -15,6 +16,7 @@ from treecal.auditing import _sql as sql
 from treecal.auditing._arrays import from_arrays
 from treecal.auditing._counts import Actions, AuditCounts
 from treecal.auditing._exact import ErrorSums, named_distances
+from treecal.auditing._few import WEIGHT, FewLog, check_known, read_few
 from treecal.auditing._groups import Groups
 from treecal.auditing._memory import ArrayLog, open_arrays
 from treecal.auditing._pass import count_rows
@@ -52,6 +54,8 @@ def audit(
     window: str | None = None,
     loss: Any = None,
     weight: str | ArrayLike | None = None,
+    probability: str | float | ArrayLike | None = None,
+    proxy: str | Sequence[str] | ArrayLike | None = None,
     bins: int = 10,
     norms: Sequence[Distance | str] = ("l1", "l2", "linf"),
     exact: bool = True,
@@ -108,6 +112,15 @@ def audit(
         The column of sample weights, or an array of them beside two arrays: 0, or from 1e-12 to 1e12. A row of weight 3
         counts as three rows, and one of weight 0 as none. Whole numbers are exact; others are rounded down to multiples
         of a power of two, and lose less than `2^-59` times the largest weight and the number of rows (or 128).
+    probability
+        Where few rows are labelled, and the others have no outcome: the column (or an array beside two arrays, or a
+        number) of the probability with which each was drawn to be labelled. The audit is then that of the labelled
+        rows, each of weight `1/probability`, and `whole.estimates`, those of each group too, say what the measures are
+        over all rows: by labels and proxies, by the labels alone, by the proxies alone, and what further labels are
+        worth. All rows are read into memory.
+    proxy
+        What every row has in place of an outcome, such as a judge's opinion: a column of classes, or of probabilities
+        as in `forecast`.
     bins
         Number of bins of equal width for the binned errors.
     norms
@@ -150,6 +163,7 @@ def audit(
             )
         source, forecast, outcome, classes, weight = from_arrays(source, outcomes, classes, weight)
         name = "the arrays"
+        source, probability, proxy = _beside(source, probability, proxy)
     if forecast is None and isinstance(outcome, str):
         source = open_source(source, memory_limit=memory_limit, temp_directory=temp_directory)
         named = None if classes is None else [str(name) for name in classes]
@@ -169,6 +183,18 @@ def audit(
         raise ParameterError.expected("window", window, f"one of {', '.join(WINDOWS)}, beside time")
     bins = whole_number("bins", bins, least=1, most=MOST_BINS)
     distances = named_distances(norms) if exact else {}
+    few: FewLog | None = None
+    if probability is not None or proxy is not None:
+        if weight is not None or time is not None:
+            raise ParameterError(
+                "probability goes with neither weight nor time: rows have one weight, 1/probability.",
+                hint="for alarms use tc.Monitor(space, least_probability=...).",
+            )
+        check_known(probability, proxy)
+        asked: Any = {"probability": probability, "proxy": proxy, "on_error": on_error, "tolerance": tolerance}
+        few = read_few(source, forecast=forecast, outcome=outcome, classes=classes, by=by, **asked)
+        name, source, classes = name or few.log.name, few.labelled, few.log.classes
+        weight = WEIGHT if few.weighted else None
     kept = tuple(dict.fromkeys([*by, *([] if time is None else [time])]))
     options: dict[str, Any] = {"outcome": outcome, "forecast": forecast, "classes": classes, "keep": kept}
     options |= {"weight": weight, "on_error": on_error, "tolerance": tolerance}
@@ -193,6 +219,8 @@ def audit(
     errors = _exact(rows, ErrorSums(distances, groups, weighted=scale is not None), scale, watch) if exact else None
     what = rows.name, rows.classes or (), tuple(rows.names), rows.problems
     found = AuditCounts(groups, cells, errors, scale, actions).audit(*what)
+    if few is not None:
+        return few.add(found)
     if windows is None:
         return found
     over_time = AuditCounts(windows.groups, windows.cells, None, scale, over).audit(*what)
@@ -205,6 +233,14 @@ def _decision(rows: Outcomes | ArrayLog, loss: Any) -> LossTable:
     if losses.names is not None:
         raise ParameterError.expected("loss", list(losses.names), "one decision", hint="audit one after another.")
     return losses.tables[0]
+
+
+def _beside(log: dict[str, Any], probability: Any, proxy: Any) -> tuple[dict[str, Any], Any, Any]:
+    """Return two arrays as a log, with those of the probability of a label and of proxies, if there are any."""
+    given = {"probability": probability, "proxy": proxy}
+    arrays = {name: np.asarray(value) for name, value in given.items() if value is not None and np.ndim(value) > 0}
+    probability, proxy = (name if name in arrays else value for name, value in given.items())
+    return log | arrays, probability, proxy
 
 
 @dataclass

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from treecal.auditing._calibration import Calibration
 from treecal.auditing._groups import Key
+from treecal.auditing._stated import Stated
 from treecal.io import Problems
 from treecal.measures import off_among
 
@@ -106,11 +107,14 @@ class Audit:
         return html(self)
 
 
-def shown(audit: Audit, named: Callable[[str], str]) -> Any:
-    """Return an audit as tables for a terminal, of a library that is imported for it; `named` names correctors."""
-    from treecal.auditing._show import shown as as_tables
+def shown(audit: Audit, named: Callable[[str], str], values: Sequence[Stated] = ()) -> Any:
+    """Return an audit as tables for a terminal, of a library that is imported for it; `named` names correctors.
 
-    return as_tables(audit, named)
+    With stated values it is that of a judge: of these in place of bins, classes and scores.
+    """
+    from treecal.auditing._show import judged, shown as as_tables
+
+    return judged(audit, values, named) if values else as_tables(audit, named)
 
 
 def _plain(value: Any) -> Any:

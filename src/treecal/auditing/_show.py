@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 from treecal.auditing._calibration import Calibration
-from treecal.auditing._words import Shown, acted, called, watched
+from treecal.auditing._stated import Stated, advice
+from treecal.auditing._words import Shown, acted, called, labelled, watched
 from treecal.exceptions import UnsupportedError
 from treecal.geometry import pairing
 from treecal.measures import Interval, Payoff
@@ -43,12 +44,31 @@ def shown(audit: Shown, named: Named = in_python) -> Group:
     parts: list[Any] = [Text(verdict(audit, named)), errors(audit.whole), scores(audit.whole), classes(audit)]
     if audit.whole.payoff is not None:
         parts += [Text(acted(audit.whole.payoff)), acting(audit.whole.payoff)]
+    if audit.whole.estimates:
+        parts += [estimates(audit.whole), Text(labelled(audit.whole.estimates))]
     if audit.groups:
         parts.append(groups(audit))
     if (windows := audit.windows) is not None:
         parts += [groups(windows, title=f"Windows of time, by {windows.by[0]}"), Text(watched(windows))]
     if audit.problems.count:
         parts.append(Text(str(audit.problems)))
+    return Group(*[piece for part in parts for piece in (Text(), part)][1:])
+
+
+def judged(audit: Shown, values: Sequence[Stated], named: Named = in_python) -> Group:
+    """Return the audit of stated confidences as rich tables."""
+    parts: list[Any] = [Text(verdict(audit, named).rpartition("\n")[0])]
+    table = _table("Stated confidences", ">stated", ">rows", ">known", ">right", ">90 % interval", ">say", "")
+    for each in values:
+        ends = "" if math.isnan(each.low) else f"{each.low:.4f} – {each.high:.4f}"
+        counts = f"{each.rows:,}", f"{each.labels:,}"
+        note = "off" if each.off else ""
+        table.add_row(f"{each.value:.4g}", *counts, _figure(each.right), ends, f"{each.say:.4g}", note)
+    parts += [table, Text(f"What to do: {advice(values)}")]
+    if audit.whole.estimates:
+        parts += [estimates(audit.whole), Text(labelled(audit.whole.estimates))]
+    if audit.groups:
+        parts.append(groups(audit))
     return Group(*[piece for part in parts for piece in (Text(), part)][1:])
 
 
@@ -156,6 +176,18 @@ def acting(payoff: Payoff) -> Table:
     return table
 
 
+def estimates(whole: Calibration) -> Table:
+    """Return the table of what measures are over all rows, of which few are labelled."""
+    names = "measure", ">all rows", ">±", ">labels alone", ">±", ">proxies alone", ">a label is worth"
+    table = _table("Estimates for all rows, 90 % intervals", *names)
+    for name, each in whole.estimates.items():
+        proxied = ["", ""] if each.proxy is None else [_figure(each.proxy), f"{each.worth:.1f}"]
+        alone = (each.alone.high - each.alone.low) / 2
+        figures = each.interval.value, each.half, each.alone.value, alone
+        table.add_row(name.replace("_", " "), *map(_figure, figures), *proxied)
+    return table
+
+
 def groups(audit: Shown, title: str = "Groups") -> Table:
     """Return the table of groups."""
     weighted = any(part.weight != part.rounds for part in audit.groups.values())
@@ -206,6 +238,8 @@ def html(audit: Shown) -> str:
     tables = [errors(audit.whole), scores(audit.whole), classes(audit), *([groups(audit)] if audit.groups else [])]
     if audit.whole.payoff is not None:
         tables.append(acting(audit.whole.payoff))
+    if audit.whole.estimates:
+        tables.insert(0, estimates(audit.whole))
     if audit.windows is not None:
         tables.append(groups(audit.windows, title="Windows of time"))
     invalid = f"<p>{escape(str(audit.problems))}</p>" if audit.problems.count else ""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from treecal.auditing._calibration import Calibration
 from treecal.auditing._groups import Key
 from treecal.io import Problems
-from treecal.measures import Payoff
+from treecal.measures import Estimate, Payoff
 
 if TYPE_CHECKING:
     from treecal.monitor import Alarm
@@ -80,3 +80,14 @@ def watched(windows: Shown) -> str:
         return "A monitor that looked after every row has raised no alarm."
     said = str(windows.alarm)
     return f"{said[0].upper()}{said[1:]}."
+
+
+def labelled(estimates: Mapping[str, Estimate]) -> str:
+    """Say of how many rows the outcome is known, and what further labels are worth."""
+    each = estimates["accuracy"]
+    more = each.labels
+    return (
+        f"{each.labels:,} of {each.rows:,} rows are labelled: the tables above are about these, by their weights. As "
+        f"many labels again, {more:,}, would narrow the accuracy's interval from ± {each.half:.4f} to "
+        f"± {each.after(more):.4f}."
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
     from treecal._typing import Array, Integers
+    from treecal.forecast import Forecast
     from treecal.io import Block, Outcomes as Log, Source
 
 _BINS = 10
@@ -49,6 +50,7 @@ def monitor(
     forecast: str | None = None,
     outcome: str = "outcome",
     group: str | None = None,
+    time: str | None = None,
     fail_above: float | None = None,
     tolerance: float = 1e-6,
     clip: float = 0.0,
@@ -69,6 +71,11 @@ def monitor(
     the outcome, with that id in "outcome_for". They count in the order in which they come.
 
         treecal monitor log.csv --classes rain,sun --id id --snapshot watch.treecal
+
+    With --id and --time forecasts are revised: another row with an id that awaits its outcome is its next forecast.
+    Each revision is watched at once, so that there may be an alarm before any outcome; scores are by lead time.
+
+        treecal monitor questions.csv --classes no,yes --id question --time day
 
     With --snapshot the next run resumes; of a file that has grown it reads the new rows only, so that each is counted
     once. An alarm in a snapshot stays.
@@ -92,6 +99,8 @@ def monitor(
         Column of the outcome.
     group
         Column of a group: each is watched by itself as well.
+    time
+        Column of what time it is, as --now, where forecasts of an id are revised.
     fail_above
         Exit with code 3 also if the class-wise calibration error of the outcomes in this run, in ten bins, as an audit
         measures it, exceeds this number. Few rows exceed any by chance.
@@ -102,6 +111,12 @@ def monitor(
         class with the probability 0 that happens all the same is an alarm at once.
     """
     check_limit(fail_above)
+    if time is not None:
+        if options.id is None or options.now is not None:
+            raise ParameterError(
+                "--time is for forecasts with ids, in place of --now.", hint="--id names their column."
+            )
+        options = replace(options, now=time)
     options.check(path, ids=options.id is not None)
     columns = () if forecast is None else split("--forecast", forecast)
     space = None if path != "-" and outcomes == Outcomes() else outcomes.space()
@@ -142,7 +157,7 @@ def monitor(
 
     def begin(thing: Any, waiting: Any, table: Any) -> _Watching:
         watched = Watched(thing, scores=None, tolerance=asked.tolerance) if isinstance(thing, Monitor) else thing
-        return _Watching(watched, errors, waiting=waiting, limit=options.limit)
+        return _Watching(watched, errors, revises=time is not None, waiting=waiting, limit=options.limit)
 
     def take(rounds: _Watching, row: Any) -> None:
         news = reader.read(row)
@@ -214,9 +229,22 @@ class _Errors:
 class _Watching(Rounds):
     """Rounds that a monitor watches."""
 
-    def __init__(self, thing: Any, errors: _Errors | None, **options: Any) -> None:
+    def __init__(self, thing: Any, errors: _Errors | None, *, revises: bool = False, **options: Any) -> None:
         super().__init__(thing, **options)
         self._errors = errors
+        self._revises = revises
+
+    @property
+    def at_once(self) -> bool:
+        return not self._revises and super().at_once
+
+    def _predict(self, name: str | None, number: int, news: News) -> Forecast:
+        if not self._revises or name not in self._waiting or not isinstance(self.thing, Late) or news.forecast is None:
+            return super()._predict(name, number, news)
+        before = self._waiting[name]
+        x = self.thing.revise(str(name), news.forecast, now=news.now)
+        self._waiting[name] = before._replace(mean=x.mean.tolist())
+        return x
 
     def _learn(self, name: str | None, news: News) -> None:
         closed = self._waiting.get(name)
@@ -341,6 +369,8 @@ def _show(
             "alarm": None if watch.alarm is None else asdict(watch.alarm),
         }
         if rounds is not None and isinstance(rounds.thing, Late):
+            if leads := rounds.thing.leads():
+                document |= {"leads": [lead._asdict() for lead in leads]}
             document |= {"waiting": rounds.waiting, "void": rounds.void, "too_late": rounds.too_late}
         if found is not None:
             document |= {"classwise_ece": found, "fail_above": limit}
@@ -352,6 +382,14 @@ def _show(
         f"of {watch.threshold:.3g} for an alarm.",
         "no alarm." if watch.alarm is None else f"{watch.alarm}.",
     ]
+    if rounds is not None and isinstance(rounds.thing, Late) and (leads := rounds.thing.leads()):
+        if watch.alarm is not None and watch.alarm.movement is not None:
+            lines.append(f"a revised forecast {watch.alarm.movement}.")
+        lines += [
+            f"lead time {lead.least:g} to {lead.below:g}: {counted(lead.forecasts, 'forecast')}, Brier score "
+            f"{lead.brier:.4f}, too sure by {lead.too_sure:.3f}."
+            for lead in leads
+        ]
     if rounds is not None and rounds.standing:
         lines.append(rounds.standing)
     if pairs:

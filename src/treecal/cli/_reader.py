@@ -13,7 +13,7 @@ import numpy as np
 
 from treecal._typing import Array
 from treecal.exceptions import FileError, ForecastError, OutcomeError, TreeCalError
-from treecal.geometry import ConvexSet, Simplex, read_forecast, read_forecast_rows
+from treecal.geometry import ConvexSet, Simplex, order_of, read_forecast, read_forecast_rows
 from treecal.io import Block, Decoder, check_columns, class_labels, listed, plain
 
 
@@ -218,7 +218,8 @@ class Reader:
             kept = {column: value for column, value in kept.items() if column not in outcome}
         for column in columns:
             if isinstance(kept.get(column), dict):
-                kept[column] = [kept[column][label] for label in class_labels(self.decoder.space)]
+                order = order_of(class_labels(self.decoder.space), list(kept[column]))
+                kept[column] = [kept[column][name] for name in order or ()]
         used = (*columns, *self.outcome, self.id)
         other = {column: value for column, value in kept.items() if column not in used}
         told_of = outcome if earlier is not None else {}

@@ -1,8 +1,9 @@
-"""`treecal serve`: the server with the books."""
+"""`treecal serve`, the server with the books, and `treecal mcp`, its tools for agents."""
 
 from __future__ import annotations
 
 import os
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -96,4 +97,33 @@ def serve(
         except NotNowError as error:
             say(str(error))
             return Exit.LATER
+    return Exit.FINE
+
+
+def mcp(*, url: str = "http://127.0.0.1:8000", spool: Path | None = None) -> int:
+    """Offer a server to an agent as four tools, by the Model Context Protocol: forecast, resolve, calibration, alarms.
+
+    An agent so keeps books of what it forecast and of what came, uses corrected probabilities, and sees how sure it may
+    be. It starts this command itself; messages go over standard input and output. In its settings:
+
+        {"command": "treecal", "args": ["mcp", "--url", "http://127.0.0.1:8000"], "env": {"TREECAL_TOKEN": "..."}}
+
+    The token is what `treecal token create` printed, if the server wants one. A stream that is not there yet is made,
+    if the token has the scope admin.
+
+    Parameters
+    ----------
+    url
+        Where `treecal serve` listens.
+    spool
+        A file for what cannot be delivered while the server is away.
+    """
+    require("httpcore", extra="client", what="treecal mcp")
+    from treecal.client import Client
+    from treecal.client.mcp import answers
+
+    with Client(url, token=os.environ.get("TREECAL_TOKEN"), spool=spool) as client:
+        for answer in answers(iter(sys.stdin.buffer.readline, b""), client):
+            sys.stdout.buffer.write(answer)
+            sys.stdout.buffer.flush()
     return Exit.FINE

@@ -9,16 +9,18 @@ from treecal.correctors._batch import Batch, Group, one_each
 from treecal.correctors._by_group import ByGroup
 from treecal.correctors._chain import Chain
 from treecal.correctors._forgetting import calibeating_bound, tracking_bound
+from treecal.correctors._frames import LocationSpread, Together
 from treecal.correctors._gated import Gated, Switch
 from treecal.correctors._groups import ByKey, Cells, Centroids, Groups, TopClass
 from treecal.correctors._guarded import GuardedCorrector
 from treecal.correctors._isotonic import IsotonicCalibration
+from treecal.correctors._location_scale import LocationScale
 from treecal.correctors._mixture import History, Mixture
 from treecal.correctors._multicalibrator import Multicalibrator, multicalibration_bound
 from treecal.correctors._names import read_name, saved_names
 from treecal.correctors._newton_kernels import FIRST, Newton
 from treecal.correctors._rationed import Rationed
-from treecal.correctors._recalibrator import Recalibrator
+from treecal.correctors._recalibrator import PitMap, Recalibrator
 from treecal.correctors._scaling import Scaling
 from treecal.correctors._scaling_kinds import (
     BetaCalibration,
@@ -64,9 +66,12 @@ __all__ = [
     "GuardedCorrector",
     "History",
     "IsotonicCalibration",
+    "LocationScale",
+    "LocationSpread",
     "MatrixScaling",
     "Mixture",
     "Multicalibrator",
+    "PitMap",
     "PlattScaling",
     "Rationed",
     "Recalibrator",
@@ -74,6 +79,7 @@ __all__ = [
     "Scores",
     "Switch",
     "TemperatureScaling",
+    "Together",
     "TopClass",
     "VectorScaling",
     "all_correctors",

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from treecal._compile import strict
-from treecal._elementary import applied, exp, log
+from treecal._elementary import applied, exp, log, log_losses
 from treecal._states import MOST_ROUNDS, Resume, State, check_array, check_count, check_like, check_names, check_number
 from treecal._typing import Array
 from treecal.correctors import _forgetting as forgetting
@@ -19,7 +19,7 @@ from treecal.correctors._base import Corrector, Scored
 from treecal.correctors._batch import Batch
 from treecal.correctors._isotonic import IsotonicCalibration
 from treecal.correctors._recalibrator import Recalibrator
-from treecal.correctors._scaling_kinds import MatrixScaling, VectorScaling
+from treecal.correctors._scaling_kinds import MatrixScaling, TemperatureScaling, VectorScaling
 from treecal.exceptions import ParameterError, SnapshotError
 from treecal.forecast import Forecast
 from treecal.geometry import ConvexSet, Simplex
@@ -30,6 +30,8 @@ SHARE = 0.002
 """The most that is dealt out again in a round; after `t` rounds it is at most `1/t`."""
 LEAST = 0.01
 """Of what a class has in the mean of all forecasts: it is given no less."""
+RAREST = 1e-6
+"""The least probability that a log score counts."""
 FULL = 4
 """Classes up to which vector scaling has its full curvature."""
 FEW = 7
@@ -49,8 +51,8 @@ class Weights(State):
 class AutoCorrector(Corrector):
     """The corrector that needs no choice: announces a mixture of the model and of corrections, and does no harm.
 
-    Mixed are the model's forecast as it is, vector scaling, isotonic calibration, the means of groups of similar
-    forecasts and, for 3 to 7 classes, matrix scaling. Scalings and means forget where that pays.
+    Mixed are the model's forecast as it is, vector and temperature scaling, isotonic calibration, the means of groups
+    of similar forecasts and, for 3 to 7 classes, matrix scaling. Scalings and means forget where that pays.
 
     **Algorithm** (Vovk's aggregating algorithm for the Brier score; Vovk and Zhdanov 2009). The model begins with the
     weight 0.9, and the corrections share the rest. A round multiplies each weight by `exp(−‖y − p_i‖²)`; then a share
@@ -73,8 +75,9 @@ class AutoCorrector(Corrector):
     the mean by weight gives it is moved by that hundredth towards the mean. It happens where forecasts that are sure
     contradict each other; what it costs, at most 0.02 in such a round, is part of `excess()`.
 
-    `fit` fits the corrections to all of a log, whatever the order of its rows, and weighs them by their scores on half
-    of it after fits to the other one, in turns; in order of time (`in_order=True`) by those on the last quarter. The
+    `fit` fits the corrections to all of a log, whatever the order of its rows, and weighs them, and the model like any
+    of them, by their log scores on half of it after fits to the other one, in turns; in order of time (`in_order=True`)
+    by those on the last quarter. The log score tells sure forecasts apart by fewer rows than the Brier score does. The
     guarantee is then one of the rounds after it, with these weights in place of 0.9. A round costs those of its parts.
 
     Parameters
@@ -100,8 +103,8 @@ class AutoCorrector(Corrector):
     ...     announced = f.update_many(P[rows], rain[rows])
     ...     before, after = (((np.eye(2)[rain[rows]] - x) ** 2).sum(axis=1).mean() for x in (P[rows], announced))
     ...     print(f"Brier score {before:.3f} → {after:.3f}, weight of the model {f.weights['model']:.2f}")
-    Brier score 0.413 → 0.413, weight of the model 0.90
-    Brier score 0.486 → 0.425, weight of the model 0.01
+    Brier score 0.413 → 0.413, weight of the model 0.92
+    Brier score 0.486 → 0.423, weight of the model 0.01
 
     References
     ----------
@@ -119,6 +122,7 @@ class AutoCorrector(Corrector):
         super().__init__(space, scores=scores, tolerance=tolerance)
         parts: list[Corrector] = [
             VectorScaling(space, curvature="full" if space.dim <= FULL else "by class", scores=None),
+            TemperatureScaling(space, scores=None),
             IsotonicCalibration(space, scores=None),
             Recalibrator(space, scores=None),
         ]
@@ -218,10 +222,12 @@ class AutoCorrector(Corrector):
         losses = np.zeros(1 + len(parts))
         for own, held in _folds(batch):
             given = [held.forecasts, *(part._fitted_to(own)._announce_many(held.forecasts, None) for part in parts)]
+            costs = np.empty(len(held))
             for i, points in enumerate(given):
-                costs = ((held.outcomes - points) ** 2).sum(axis=1)
+                log_losses.for_rows(len(held))(points, held.outcomes, RAREST, costs)
                 losses[i] += float(np.add.accumulate(held.all_weights() * costs)[-1])
-        weights = self._start * applied(exp, losses.min() - losses)
+        prior = np.append(0.5, np.full(len(parts), 0.5 / len(parts)))  # a log is to be corrected: less doubt than 0.9
+        weights = prior * applied(exp, losses.min() - losses)
         weights = (1 - SHARE) * (weights / weights.sum()) + SHARE * self._start
         fitted = tuple(part._fitted_to(_spread(batch)) for part in parts)
         vars(self).update(_now=(fitted, Weights(weights, float(weights[0]), 0, 0.0)), **self._counted(rounds))

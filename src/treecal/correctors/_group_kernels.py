@@ -15,7 +15,6 @@ from treecal._typing import Array, Integers
 from treecal.correctors._forgetting import mixed, trusted
 from treecal.exceptions import SnapshotError
 from treecal.forecasters import Forecaster
-from treecal.geometry import ConvexSet
 
 
 class GroupArrays(NamedTuple):
@@ -178,17 +177,17 @@ def checked_names(names: Any) -> list[Hashable]:
     return found
 
 
-def check_seen(space: ConvexSet, groups: int, first: Array, sums: Array, rounds: int) -> None:
+def check_seen(dim: int, groups: int, first: Array, sums: Array, rounds: int) -> None:
     """Raise unless so many groups can have such sums: each has met some of the rounds."""
-    check_array("first", first, (groups, space.dim))
-    check_array("sums", sums, (groups, 3, 3 + 2 * space.dim))
+    check_array("first", first, (groups, dim))
+    check_array("sums", sums, (groups, 3, 3 + 2 * dim))
     if groups > rounds or (sums[:, 0, 0] <= 0).any():
         raise SnapshotError(f"{groups} groups do not have the weights of {rounds} rounds.")
 
 
-def check_copies(space: ConvexSet, counts: list[int], copies: Array, trust: Array) -> None:
+def check_copies(dim: int, counts: list[int], copies: Array, trust: Array) -> None:
     """Raise unless groups can have such copies, so many each, and such trust in them."""
-    check_array("the copies", copies, (sum(counts) - len(counts), 1 + space.dim))
+    check_array("the copies", copies, (sum(counts) - len(counts), 1 + dim))
     check_array("the trust in the copies", trust, (sum(counts),))
     if (copies[:, 0] <= 0).any():
         raise SnapshotError("the copies' weights are not more than 0.")

@@ -222,7 +222,7 @@ class GuardedCorrector(Corrector):
             As for every forecaster: a ledger is one of what was announced in the rounds after `fit`.
         """
         guards = self._now[1]
-        of: Any = self.measure if norm is None else as_measure(norm)
+        of: Any = self.measure if norm is None else as_measure(norm, self.space)
         rounds = whole_number("rounds", rounds, least=1)
         if of != self.measure and (isinstance(of, Losses) or self.losses is not None):
             return None

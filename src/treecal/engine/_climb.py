@@ -168,10 +168,10 @@ def climb_piece(plan: Plan, raw: NDArray[Any], index: int) -> Piece:
 
     tree, mix = kernel_args(plan.path)
     tol = TOLERANCE
-    leaves = as_leaves(raw)
-    if mix is not None and raw.ndim == 1:
-        leaves = plan.dense(as_float_or_class(plan.space, raw, before=index))
-    if not isinstance(plan.space, Simplex):
+    if isinstance(plan.space, Simplex):
+        dense = mix is not None and raw.ndim == 1
+        leaves = plan.dense(as_float_or_class(plan.space, raw, before=index)) if dense else as_leaves(raw)
+    else:
         tol = math.inf
         leaves = as_leaves(as_float_or_class(plan.space, raw, before=index))
         if (out := first_refused(plan.space, leaves)) is not None:

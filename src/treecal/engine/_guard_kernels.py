@@ -20,11 +20,12 @@ from treecal.forecasters import CHANCE
 class GuardRules(NamedTuple):
     """The guard: what a round of eager's earns, and every round; the credit; or the error per round, if not negative.
 
-    `bounds` are those of safe in powers of two of rounds, times the budget, for rounds that earn nothing.
+    `squares` are the weights of the squares in the norm, none for ℓ1; `bounds` are those of safe in powers of two of
+    rounds, times the budget, for rounds that earn nothing.
     """
 
     diameter: float
-    squared: bool
+    squares: Array
     rate: float
     share: float
     credit: float
@@ -256,12 +257,12 @@ def _slot(pages: Pages, book: int, column: int) -> int:
 
 
 @inlined
-def size(bias: Array, squared: bool) -> float:
-    """Return the ℓ1 or ℓ2 norm, added from left to right."""
+def size(bias: Array, squares: Array) -> float:
+    """Return the ℓ1 norm, or a root of weighted squares, added from left to right."""
     total = 0.0
     for j in range(len(bias)):
-        total += bias[j] * bias[j] if squared else abs(bias[j])
-    return math.sqrt(total) if squared else total
+        total += squares[j] * (bias[j] * bias[j]) if len(squares) else abs(bias[j])
+    return math.sqrt(total) if len(squares) else total
 
 
 @strict
@@ -356,10 +357,10 @@ def guard_rounds(
                 _book_learn(rules.book, pages, growth, squares, rounds - spent + 1, desk)
                 leads[s], slot = lead, _slot(pages, lead, column)
                 bias = pages.owed[slot]
-                less = size(bias, guard.squared)
+                less = size(bias, guard.squares)
                 for j in range(dim):
                     bias[j] += outcome[j] - point[j]
-                eager_error[s] += size(bias, guard.squared) - less
+                eager_error[s] += size(bias, guard.squares) - less
                 earned = guard.share * (rounds + 1) + guard.rate * (rounds - spent + 1)
                 best[s] = max(best[s], earned - eager_error[s])
             else:

@@ -32,7 +32,7 @@ from treecal.forecasters import (
     TreeCal,
     rates_after,
 )
-from treecal.geometry import ConvexSet, Lp
+from treecal.geometry import ConvexSet, Crps, l1, l2
 
 
 def is_compiled(forecaster: object) -> TypeGuard[Guarded]:
@@ -41,7 +41,7 @@ def is_compiled(forecaster: object) -> TypeGuard[Guarded]:
         return False
     eager, safe, norm = forecaster.eager, forecaster.safe, forecaster.norm
     usual = type(eager) is Codebook and type(eager.source) is Tracker and type(safe) in (BinaryGrid, Harmonic, TreeCal)
-    return usual and getattr(safe, "depth", None) is None and isinstance(norm, Lp) and norm.p in (1, 2)
+    return usual and getattr(safe, "depth", None) is None and (norm in (l1, l2) or isinstance(norm, Crps))
 
 
 class GuardForecasts(Forecasts):
@@ -212,10 +212,12 @@ class GuardStreams(ColumnStreams):
         self._book = thing.eager._now[1].book  # type: ignore[attr-defined]
         guard, source, book = self._guard, self._source, self._book
         error = -1.0 if guard.error is None else guard.error
-        squared = isinstance(thing.norm, Lp) and thing.norm.p == 2
+        squares = thing.norm.weights if isinstance(thing.norm, Crps) else np.ones(self._space.dim)
+        if thing.norm == l1:
+            squares = np.empty(0)
         share = guard.budget * guard.rate
         self._rules = kernels.Rules(
-            kernels.GuardRules(guard.diameter, squared, guard.rate, share, guard.credit, error, np.empty(0)),
+            kernels.GuardRules(guard.diameter, squares, guard.rate, share, guard.credit, error, np.empty(0)),
             kernels.TrackerRules(source._rates, SHARE, source._scale, np.array(self._space.centre), book.classes),
             kernels.BookRules(
                 np.array(book.sizes, float), book.skill, book.prior, LOOK_AHEAD, BETTER, book.capacity, book.classes

@@ -17,7 +17,7 @@ from treecal.engine._run import Run
 from treecal.exceptions import ParameterError
 from treecal.forecast import Forecast, uniform
 from treecal.forecasters import Guarded, TreeCal
-from treecal.geometry import ConvexSet, Distance
+from treecal.geometry import ConvexSet, Distance, as_distance
 from treecal.ledger import Ledger, Reading, Table
 
 
@@ -27,7 +27,7 @@ def guarded_run(forecaster: Guarded, outcomes: Any) -> GuardedRun:
         raise ParameterError.expected(
             "forecaster",
             forecaster,
-            "a Guarded of Codebook(Tracker(space)) and of Harmonic, BinaryGrid or a growing TreeCal, in ℓ1 or ℓ2",
+            "a Guarded of Codebook(Tracker(space)) and of Harmonic, BinaryGrid or a growing TreeCal, in ℓ1, ℓ2 or CRPS",
             hint="treecal.streams.play takes any forecaster, a round at a time.",
         )
     if forecaster.rounds:
@@ -99,11 +99,13 @@ class GuardedRun:
 
     def error(self, distance: Distance | str = "l1", *, per_node: bool = False, total: bool = False) -> float:
         """Return the calibration error, per round unless `total`, as `Ledger.error` does."""
-        return (self.ledger().exact(per_node=True) if per_node else self.exact()).error(distance, total=total)
+        return (self.ledger().exact(per_node=True) if per_node else self.exact()).error(
+            as_distance(distance, self.space), total=total
+        )
 
     def table(self, distance: Distance | str = "l1") -> Table:
         """Return one row for each distinct forecast, the largest share of the error first."""
-        return self.exact().table(distance)
+        return self.exact().table(as_distance(distance, self.space))
 
     def forecast(self, t: int) -> Forecast:
         """Return the forecast of `outcomes[t]`; for `t = rounds`, of the outcome that would come next."""

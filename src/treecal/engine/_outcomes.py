@@ -14,11 +14,13 @@ from treecal.exceptions import OutcomeError
 from treecal.geometry import (
     LARGEST,
     TOLERANCE,
+    Cdf,
     ConvexSet,
     Simplex,
     as_column,
     by_column,
     class_indices,
+    read_numbers,
     read_outcome,
     unmixed,
 )
@@ -58,7 +60,8 @@ def as_array(space: ConvexSet, values: Any, *, before: int = 0) -> NDArray[Any]:
         names = class_indices(space, raw, before=before)
         if names is not None:
             return names
-    classes = raw.ndim == 1 and raw.dtype.kind in "iu" and isinstance(space, Simplex)
+    kinds = {Simplex: "iu", Cdf: "iuf"}.get(type(space), "")
+    classes = raw.ndim == 1 and raw.dtype.kind in kinds
     rows = raw.ndim == 2 and raw.shape[1] == space.dim and raw.dtype.kind in "biuf"
     listed = isinstance(values, list | tuple)
     hidden = listed and any(isinstance(row, np.ma.MaskedArray) and np.ma.is_masked(row) for row in values)
@@ -70,6 +73,7 @@ def as_array(space: ConvexSet, values: Any, *, before: int = 0) -> NDArray[Any]:
     for index, row in enumerate(values if listed else raw if raw.ndim == 2 else ()):
         read_outcome(space, row, before + index + 1)
     kind = ", or classes of shape (n,), their indices or names" if isinstance(space, Simplex) else ""
+    kind = " or (n,)" if isinstance(space, Cdf) else kind
     raise OutcomeError(
         f"outcomes from round {before + 1} on are {raw.dtype} of shape {raw.shape}, expected numbers of shape "
         f"(n, {space.dim}){kind}."
@@ -81,6 +85,8 @@ def as_float_or_class(space: ConvexSet, raw: NDArray[Any], before: int) -> Outco
     if raw.ndim == 2:
         with np.errstate(over="ignore"):  # infinite values are refused later
             return np.ascontiguousarray(raw, dtype=np.float64)
+    if isinstance(space, Cdf):
+        return space.steps(read_numbers(space, raw, before))
     own = np.array(raw, order="C")
     found = class_indices(space, own, before=before, indices=True)
     return np.asarray(own if found is None else found, dtype=np.int64)

@@ -87,5 +87,7 @@ def replay(
     if threads is None:
         threads = processors()
     whole_number("threads", threads, least=1)
-    others = tuple(distance for distance in map(as_distance, distances) if distance not in KERNEL_DISTANCES)
-    return Run(new_tree_forecaster(forecaster), outcomes, others, threads)
+    forecaster = new_tree_forecaster(forecaster)
+    measures = [as_distance(distance, forecaster.space) for distance in distances]
+    others = tuple(measure for measure in measures if measure not in KERNEL_DISTANCES)
+    return Run(forecaster, outcomes, others, threads)

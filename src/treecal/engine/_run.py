@@ -31,7 +31,7 @@ from treecal.engine._outcomes import as_array, as_float_or_class, read_outcomes
 from treecal.exceptions import ParameterError, TreeCalError, UnsupportedError
 from treecal.forecast import Forecast
 from treecal.forecasters import AdaptiveTreeCal, TreeCal, TreeState, carry, kernel_args
-from treecal.geometry import ConvexSet, Distance, as_distance
+from treecal.geometry import ConvexSet, Distance, Simplex, as_distance
 from treecal.ledger import Ledger, Reading, Table
 
 _STATES = 2**18  # of an automaton that counts leaves; beyond, they are grouped like all other nodes
@@ -84,7 +84,7 @@ class Run:
         total
             Sum over rounds instead of the mean.
         """
-        measure = as_distance(distance)
+        measure = as_distance(distance, self.space)
         if not per_node:
             return self.exact().error(measure, total=total)
         if measure not in self._totals:
@@ -99,7 +99,7 @@ class Run:
             unit = self._unit()
             rows = self._again()
             plan = self._plan
-            classes = rows.ndim == 1 and not (self._adaptive or self._plan.path.mix)
+            classes = rows.ndim == 1 and isinstance(plan.space, Simplex) and not (self._adaptive or self._plan.path.mix)
             counted = classes and Leaves.states(plan) <= _STATES
             groups = Groups(plan.space.dim, expected=self.rounds // (plan.tree.arity - 1) + (not counted) * self.rounds)
             leaves = Leaves(plan, groups, unit) if counted else None
@@ -113,7 +113,7 @@ class Run:
 
     def table(self, distance: Distance | str = "l1") -> Table:
         """Return one row for each distinct forecast, the largest share of the error first."""
-        return self.exact().table(distance)
+        return self.exact().table(as_distance(distance, self.space))
 
     def ledger(self) -> Ledger:
         """Return the ledger that recording every round would have made: one row for each node of the tree."""

@@ -242,7 +242,7 @@ class Forecaster(Configured, ABC):
         >>> round(ledger.error("l1"), 3), round(f.certificate("l1", rounds=500, after=ledger).bound, 3)
         (0.01, 0.064)
         """
-        of: Any = self.measure if norm is None else as_measure(norm)
+        of: Any = self.measure if norm is None else as_measure(norm, self.space)
         rounds = whole_number("rounds", rounds, least=1)
         if isinstance(of, Losses) and of != self.measure:
             return None
@@ -328,9 +328,9 @@ def certified(
     return replace(found, bound=bound)
 
 
-def as_measure(norm: Norm | str | Losses) -> Norm | Losses:
+def as_measure(norm: Norm | str | Losses, space: ConvexSet) -> Norm | Losses:
     """Return losses as they are, and a norm by its name."""
-    return norm if isinstance(norm, Losses) else as_norm(norm)
+    return norm if isinstance(norm, Losses) else as_norm(norm, space)
 
 
 def largest_error(space: ConvexSet, norm: Norm | Losses) -> float:
@@ -362,7 +362,7 @@ def reach(space: ConvexSet, norm: Norm | str | Losses) -> float:
     """Return the most that a round can add to the error: the set's diameter, or where that is not known its box's."""
     if isinstance(norm, Losses):
         return norm.unit
-    norm = as_norm(norm)
+    norm = as_norm(norm, space)
     try:
         return float(space.diameter(norm))
     except UnsupportedError:

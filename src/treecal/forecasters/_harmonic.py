@@ -357,7 +357,7 @@ def harmonic_error(
         at = int(np.argmin(inside))
         raise OutcomeError.at(at + 1, f"lies outside {space!r}: {space.complaint(y[at])}.")
     points, weights, sums = harmonic_rows(y, checked_start(space, start))
-    error = math.fsum(as_norm(norm)(sums - weights[:, None] * points))
+    error = math.fsum(as_norm(norm, space)(sums - weights[:, None] * points))
     return error if total else error / len(y)
 
 

@@ -94,7 +94,7 @@ def recommend(space: ConvexSet, norm: Norm | str, *, rounds: int) -> Recommendat
     >>> tc.recommend(tc.Ball(50), "l2", rounds=1000).best.forecaster
     'Harmonic(space)'
     """
-    norm = as_norm(norm)
+    norm = as_norm(norm, space)
     rounds = whole_number("rounds", rounds, least=1)
     checked_space(space)
     table = sorted(

@@ -1,7 +1,20 @@
 """Where outcomes live and how far apart they are: sets, norms and regularizers."""
 
+from treecal.geometry._cdf import Cdf, Distribution
 from treecal.geometry._convex import LARGEST, TOLERANCE, ConvexSet, Extent, frozen, within_reach
+from treecal.geometry._distributions import (
+    FAMILIES,
+    from_members,
+    from_moments,
+    from_quantiles,
+    quantile_level,
+    quantile_levels,
+    read_distribution,
+    read_distributions,
+    read_numbers,
+)
 from treecal.geometry._norms import (
+    Crps,
     Distance,
     Gauge,
     Lp,
@@ -39,6 +52,7 @@ from treecal.geometry._pairing import (
     framed_columns,
     is_series,
     listed,
+    order_of,
     paired,
     paired_single,
     pairing,
@@ -62,9 +76,12 @@ __all__ = [
     "TOLERANCE",
     "Ball",
     "Box",
+    "Cdf",
     "ConvexSet",
+    "Crps",
     "CustomRegularizer",
     "Distance",
+    "Distribution",
     "Extent",
     "Gauge",
     "Lp",
@@ -85,4 +102,7 @@ __all__ = [
     "l1",
     "l2",
     "linf",
+    "quantile_level",
+    "read_distribution",
+    "read_distributions",
 ]

@@ -195,6 +195,58 @@ class Mahalanobis(Norm):
         return Mahalanobis((inverse + inverse.T) / 2)
 
 
+class Crps(Mahalanobis):
+    """The norm of a `Cdf`, "crps" by name: `√(Σ w_i x_i²)`, whose square is the continuous ranked probability score.
+
+    Parameters
+    ----------
+    weights
+        `w`, the widths of the cells around the thresholds: positive.
+
+    Examples
+    --------
+    >>> import treecal as tc
+    >>> norm = tc.Cdf(0, 10, points=5).crps
+    >>> norm, norm.square([0.5, 0.5, 0.5, 0.5, 0.5])
+    (crps, np.float64(2.5))
+    """
+
+    _fields = ("weights",)
+
+    def __init__(self, weights: ArrayLike) -> None:
+        self.weights = finite_array("weights", weights, ndim=1)
+        if not self.weights.size or self.weights.min() <= 0:
+            raise GeometryError(f"weights are {self.weights.min(initial=0.0):g} at least, expected positive numbers.")
+        self.dim = len(self.weights)
+
+    def __call__(self, vectors: ArrayLike) -> Array:
+        """Return `√(Σ w_i x_i²)` of each vector along the last axis."""
+        return np.sqrt(self.square(vectors))
+
+    def square(self, vectors: ArrayLike) -> Array:
+        """Return `Σ w_i x_i²` of each vector, added from left to right, as compiled code adds it."""
+        gaps = as_points(self, vectors)
+        return np.asarray(np.add.accumulate(self.weights * (gaps * gaps), axis=-1)[..., -1])[()]
+
+    @cached_property
+    def matrix(self) -> Array:  # type: ignore[override] # made when asked for
+        """The weights as a diagonal matrix."""
+        return np.diag(self.weights)
+
+    @cached_property
+    def dual(self) -> Mahalanobis:
+        """The norm of the inverse weights."""
+        return Mahalanobis(np.diag(1 / self.weights))
+
+    @property
+    def absolute(self) -> bool:
+        """True."""
+        return True
+
+    def __repr__(self) -> str:
+        return "crps"
+
+
 class Gauge(Norm):
     """The norm whose unit ball is a given polytope, symmetric about 0.
 
@@ -294,21 +346,25 @@ linf = Lp(math.inf)
 _BY_NAME = {"l1": l1, "l2": l2, "linf": linf}
 
 
-def as_norm(norm: Norm | str) -> Norm:
-    """Return the norm, by its name if that is given.
+def as_norm(norm: Norm | str, space: Any = None) -> Norm:
+    """Return the norm, by its name if that is given: "crps" is that of the set, a `Cdf`.
 
     Examples
     --------
     >>> as_norm("linf")
     linf
     """
-    found: Any = _BY_NAME.get(norm) if isinstance(norm, str) else norm
-    if not isinstance(found, Norm):
-        raise ParameterError.expected("norm", norm, "'l1', 'l2', 'linf' or a Norm", hint="for other ℓp, Lp(p).")
-    return found
+    found: Any = norm
+    if isinstance(norm, str):
+        found = getattr(space, "crps", None) if norm == "crps" else _BY_NAME.get(norm)
+    if isinstance(found, Norm):
+        return found
+    if isinstance(norm, str) and norm == "crps":
+        raise ParameterError("the norm 'crps' is that of a tc.Cdf, the set of distributions of a number.")
+    raise ParameterError.expected("norm", norm, "'l1', 'l2', 'linf', 'crps' or a Norm", hint="for other ℓp, Lp(p).")
 
 
-def as_distance(distance: Distance | str) -> Distance:
+def as_distance(distance: Distance | str, space: Any = None) -> Distance:
     """Return the distance, or the norm of a given name.
 
     Examples
@@ -316,4 +372,4 @@ def as_distance(distance: Distance | str) -> Distance:
     >>> as_distance("l2"), as_distance(l2.squared)
     (l2, l2.squared)
     """
-    return distance if isinstance(distance, Distance) else as_norm(distance)
+    return distance if isinstance(distance, Distance) else as_norm(distance, space)

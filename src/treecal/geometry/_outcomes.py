@@ -1,6 +1,7 @@
 """Reading one outcome, forecast or start point: as float64 and inside the set, or an error that says what to do.
 
-An outcome on a simplex may also be a class: its index (an integer), its name (text) where the classes have names, or
+On a `Cdf` an outcome is a number, and a forecast has one of several forms: see `treecal.geometry._distributions`. An
+outcome on a simplex may also be a class: its index (an integer), its name (text) where the classes have names, or
 for two classes without names True or False. There a scalar is always a class and a sequence always a point, so that on
 `Simplex(1)` the class is `0` and the point `[1.0]`. On other sets of one coordinate a number is a point. An integer is
 always an index; one that is also the name of another class is refused.
@@ -18,8 +19,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from treecal._typing import Array
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError
+from treecal.geometry._cdf import Cdf
 from treecal.geometry._convex import TOLERANCE, ConvexSet, frozen
-from treecal.geometry._pairing import Refusal, by_entry, listed
+from treecal.geometry._distributions import read_distribution, read_number
+from treecal.geometry._pairing import Refusal, by_entry, listed, order_of
 from treecal.geometry._sets import SIGNS, Product, Simplex
 
 FLOAT64 = np.dtype(np.float64)
@@ -56,6 +59,8 @@ def read_outcome(space: ConvexSet, value: Any, round_: int) -> Array:
         outcome = np.zeros(space.dim)
         outcome[at] = 1.0
         return outcome
+    if isinstance(space, Cdf) and (number := read_number(space, value, round_)) is not None:
+        return space.steps(number)
     return read_point(space, value, round_)
 
 
@@ -160,11 +165,14 @@ def read_forecast(space: ConvexSet, value: Any, round_: int, tolerance: float = 
     """
     if is_outcome(value, space):
         return value if _has_no_sign(value) else without_negatives(space, value)
+    if isinstance(space, Cdf):
+        return read_distribution(space, value, round_, tolerance)
     if isinstance(value, Mapping) and isinstance(space, Simplex) and space.classes is not None:
-        if value.keys() != set(space.classes):
+        order = order_of(space.classes, list(value))
+        if order is None:
             found = f"has entries for {listed(list(value))}, expected {listed(space.classes)}."
             raise ForecastError.at(round_, found)
-        value = [value[name] for name in space.classes]
+        value = [value[name] for name in order]
     point = _coerce(space, value, round_, ForecastError)
     if space.admits(point):
         return without_negatives(space, point)
@@ -362,7 +370,7 @@ def _coerce(space: ConvexSet, value: Any, round_: int, error: Refusal) -> Array:
 
 def takes_numbers(space: ConvexSet) -> bool:
     """Return whether a bare number is a point of the set: of one coordinate, where it cannot be a class."""
-    return space.dim == 1 and not isinstance(space, Simplex)
+    return space.dim == 1 and not isinstance(space, Simplex | Cdf)
 
 
 def _no_class(space: ConvexSet, value: Any, error: Refusal) -> str | None:

@@ -291,7 +291,7 @@ def by_column(classes: Sequence[str] | None, table: Any, error: Refusal) -> Any:
     """
     if classes is None or type(table) in _PLAIN or (names := columns(table)) is None or in_place(classes, names):
         return table
-    order = _in_order(classes, names)
+    order = order_of(classes, names)
     if order is None:
         hint = "select and rename the columns; or pass table.to_numpy(), which is read by position."
         found = f"{error.what}s have the columns {listed(names)}, expected {listed(classes)}."
@@ -310,15 +310,21 @@ def by_entry(classes: Sequence[str] | None, series: Any, error: Refusal, round_:
     """
     if classes is None or not is_series(series) or in_place(classes, names := list(series.index)):
         return series
-    order = _in_order(classes, names)
+    order = order_of(classes, names)
     if order is None:
         hint = "pass series.to_numpy() to read it by position."
         raise error.at(round_, f"has entries for {listed(names)}, expected {listed(classes)}.", hint=hint)
     return series[order]
 
 
-def _in_order(classes: Sequence[str], names: list[Any]) -> list[str] | None:
-    """Return these names in the order of the classes they are for; None if they are not one for each."""
+def order_of(classes: Sequence[str], names: list[Any]) -> list[str] | None:
+    """Return these names in the order of the classes they are for; None if they are not one for each.
+
+    Examples
+    --------
+    >>> order_of(["rain", "sun"], ["P(sun)", "P(rain)"]), order_of(["rain", "sun"], ["P(sun)", "P(snow)"])
+    (['P(rain)', 'P(sun)'], None)
+    """
     if len(names) != len(classes) or not all(isinstance(name, str) for name in names):
         return None
     bare = tuple(names) if set(names) == set(classes) else paired(names, classes)

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from treecal._typing import Array
 from treecal._validate import finite_array
 from treecal.exceptions import GeometryError
+from treecal.geometry._cdf import Cdf
 from treecal.geometry._convex import TOLERANCE, ConvexSet, Extent, farthest_pair, frozen, within_reach
 from treecal.geometry._norms import Norm, as_norm, as_points, l2, linf
 from treecal.geometry._sets import Ball, Box, Product, Simplex
@@ -232,6 +233,8 @@ def log_vertices(space: ConvexSet) -> float | None:
     """
     if isinstance(space, Simplex):
         return math.log(space.dim)
+    if isinstance(space, Cdf):
+        return math.log(space.dim + 1)
     if isinstance(space, Box):
         return math.log(2) * int(np.count_nonzero(space.high > space.low))
     if isinstance(space, Ball):
@@ -260,6 +263,8 @@ def vertices(space: ConvexSet, *, most: int = 512) -> Array | None:
         return None
     if isinstance(space, Simplex):
         return np.eye(space.dim)
+    if isinstance(space, Cdf):
+        return space.corners()
     if isinstance(space, Polytope):
         assert space.vertices is not None
         return np.unique(space.vertices, axis=0)

@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 from treecal._typing import Array
 from treecal.exceptions import ForecastError, OutcomeError
+from treecal.geometry._cdf import Cdf
 from treecal.geometry._convex import LARGEST, TOLERANCE, ConvexSet
+from treecal.geometry._distributions import read_distributions, read_numbers
 from treecal.geometry._outcomes import (
     ROUNDING,
     class_indices,
@@ -48,6 +50,10 @@ def read_outcome_rows(space: ConvexSet, values: Any, *, before: int = 0) -> Arra
         rows[np.arange(len(at)), at] = 1.0
         return rows
     kind = "points of shape (n, {}), or the classes" if isinstance(space, Simplex) else "points of shape (n, {})"
+    if isinstance(space, Cdf):
+        if raw is not None and raw.ndim == 1 and raw.dtype.kind in "iuf":
+            return space.steps(read_numbers(space, raw, before))
+        kind = "numbers"
     return _read(space, values, raw, before, read_outcome, OutcomeError, kind.format(space.dim))
 
 
@@ -65,6 +71,8 @@ def read_forecast_rows(space: ConvexSet, values: Any, *, before: int = 0, tolera
     def read(space: ConvexSet, value: Any, round_: int) -> Array:
         return read_forecast(space, value, round_, tolerance)
 
+    if isinstance(space, Cdf):
+        return read_distributions(space, values, before=before, tolerance=tolerance)
     values = by_column(_classes(space), values, ForecastError)
     raw = _as_array(space, values)
     if raw is not None and isinstance(space, Simplex) and _are_rows(space, raw):

@@ -14,7 +14,7 @@ from treecal._typing import Array
 from treecal._validate import finite_array, sample_weights
 from treecal.correctors import Corrector
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError, UnsupportedError
-from treecal.geometry import Distance, Simplex
+from treecal.geometry import Distance, Simplex, by_column, check_pairs, is_series
 from treecal.integrations._common import (
     WIDTH,
     Make,
@@ -287,6 +287,7 @@ def calibration_error(
         The labels.
     y_proba
         One row of probabilities each; or for two classes that of the second, as `sklearn.metrics.make_scorer` gives it.
+        The columns of a table are read by their names.
     classes
         The label of each column; by default the labels in `y_true`, sorted.
     norm
@@ -306,7 +307,10 @@ def calibration_error(
     """
     labels = _read_labels(y_proba, y_true)
     known = np.unique(labels) if classes is None else np.asarray(classes)
-    forecasts = finite_array("y_proba", y_proba)
+    names = [str(label) for label in known.tolist()]
+    if is_series(y_proba) and isinstance(y_proba.name, str):
+        check_pairs((y_proba.name,), tuple(names))
+    forecasts = finite_array("y_proba", by_column(names, y_proba, ForecastError))
     forecasts = np.stack([1 - forecasts, forecasts], axis=1) if forecasts.ndim == 1 else forecasts
     if forecasts.shape != (len(labels), len(known)):
         raise ForecastError(

@@ -177,7 +177,22 @@ def numbers(source: Source, names: Sequence[str], size: int | None = None) -> li
     """Return columns of numbers, or one column of lists."""
     if len(names) == 1 and is_list(source, names[0]):
         return [list_of_numbers(source, names[0], size)]
+    for name in names:
+        _refuse_objects(source, name)
     return [number(source, name) for name in names]
+
+
+def _refuse_objects(source: Source, name: str) -> None:
+    """Raise an error if a column of JSON begins with an object: SQL would find no number in any row."""
+    if column_type(source, name) != "JSON":
+        return
+    column = identifier(name)
+    first = source.one(f"SELECT JSON_TYPE({column}) FROM {LOG} WHERE {column} IS NOT NULL LIMIT 1")
+    if first == ("OBJECT",):
+        raise FileError(
+            f"column {name!r} of {source.name} holds objects, expected numbers.",
+            hint="write a list for each row, or a column for each class.",
+        )
 
 
 def in_one_spelling(label: Label, spelled: Mapping[str, str]) -> Label:

@@ -24,6 +24,7 @@ from treecal.geometry import (
     Simplex,
     check_pairs,
     framed_columns,
+    order_of,
     rounding,
     valid_forecasts,
     without_negatives,
@@ -332,9 +333,11 @@ class Decoder:
         """Return the numbers of a vector, by name."""
         dim = self.space.dim
         if isinstance(value, dict) and self._labels:
-            if value.keys() != set(self._labels):
+            order = order_of(self._labels, list(value))
+            if order is None:
                 raise OutcomeError(f"{name} has entries for {listed(list(value))}, expected {listed(self._labels)}.")
-            value = [value[label] for label in self._labels]
+            columns = [f"{name}.{key}" for key in order]
+            value = [value[key] for key in order]
         elif isinstance(value, str) and value.startswith("["):
             value = [entry.strip(" '\"") for entry in value.strip("[] ").split(",")]
         elif dim == 1 and not isinstance(value, list):

@@ -76,7 +76,7 @@ class Replayed:
 
     def per_node_error(self, distance: Distance | str = "l1", *, total: bool = False) -> float:
         """Return the per-node error in ℓ1, ℓ2 or ℓ2², per round unless `total`."""
-        measure = as_distance(distance)
+        measure = as_distance(distance, self.space)
         if measure not in self._totals:
             raise ParameterError.expected("distance", distance, "l1, l2 or l2.squared")
         if not (self.rounds or total):

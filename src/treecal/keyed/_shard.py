@@ -299,7 +299,7 @@ def errors(outcomes: pa.Table, forecaster: Forecaster, distance: Distance | str 
     {'key': 'a', 'rounds': 3, 'forecasts': 2, 'exact': 0.5, 'per_node': 0.5}
     """
     pa = arrow()
-    measure = as_distance(distance)
+    measure = as_distance(distance, forecaster.space)
     check_new(forecaster, Forecaster)
     check_columns(outcomes.schema, forecaster)
     rows = arrange(no_state(), outcomes, forecaster.space, horizon=horizon(forecaster))

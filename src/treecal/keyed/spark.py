@@ -169,7 +169,7 @@ def errors(outcomes: DataFrame, forecaster: Forecaster, distance: Distance | str
     check_columns(arrow_schema(outcomes), forecaster)
     rows = outcomes.select(columns(forecaster)).mapInArrow(partial(pack_rows, shards=shards), PACKED)
     names = Errors._fields
-    measure = as_distance(distance)
+    measure = as_distance(distance, forecaster.space)
     found = (
         rows.repartition(shards, "shard")
         .groupBy("shard")

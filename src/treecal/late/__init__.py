@@ -1,6 +1,7 @@
 """Late outcomes: forecasts and outcomes matched by id, in whatever order outcomes arrive."""
 
 from treecal.late._late import Late
+from treecal.late._revisions import Lead
 
 # For the other rooms.
 # isort: off
@@ -9,4 +10,4 @@ from treecal.late._pool import Opening, Pool, Thing, announce, ask, divided, les
 from treecal.late._snapshot import packed, unpacked
 # isort: on
 
-__all__ = ["Late"]
+__all__ = ["Late", "Lead"]

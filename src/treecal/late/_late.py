@@ -32,6 +32,7 @@ from treecal.late._arguments import (
 )
 from treecal.late._arrivals import Arrival, briefs, whole
 from treecal.late._pool import Id, Thing
+from treecal.late._revisions import Lead, Revisions
 from treecal.late._rounds import Counts, Pending, Rounds, refusal
 from treecal.late._snapshot import resumed, state_of
 from treecal.ledger import Ledger
@@ -57,6 +58,10 @@ class Late(Locked, Configured):
     rounds, the oldest is void. The ids of the last 100,000 closed rounds are remembered, so memory is bounded where
     `limit` is. After a void round its copy is asked again: `Sampled` then draws afresh, so that no draw is known before
     its round. That a round is void must not depend on its draw.
+
+    A pending forecast may be revised: `revise(id, b)` announces a new one. The outcome is learned and scored with the
+    last one; `leads()` scores all of them, by how long before the outcome they were announced. A monitor
+    (`tc.Late(treecal.monitor.Watched(tc.Monitor(space)))`) watches each revision at once.
 
     The same outcome again is a replay, which changes nothing. An amended outcome is kept as history. The first one
     stands, in what was learned and in all scores.
@@ -114,6 +119,7 @@ class Late(Locked, Configured):
         self._keeps = ledger
         self._shown: Thing | None = None
         self._rounds = Rounds(self._thing, limit=self.limit, ledger=ledger)
+        self._revisions = Revisions(thing.space)
         self._lock = RLock()
 
     @property
@@ -262,7 +268,12 @@ class Late(Locked, Configured):
             new = rounds.openings([named], [b], [group], last, time)
             _check_due(last if new else None, rounds.time, time)
             rounds.pass_time(time)
-            return rounds.open(named, b, group, last) if new else rounds.pending[named].announced
+            if not new:
+                return rounds.pending[named].announced
+            x = rounds.open(named, b, group, last)
+            if time is not None and rounds.pool is None:
+                self._revisions.opened(named, time, rounds.pending)
+            return x
 
     def predict_many(
         self,
@@ -303,10 +314,55 @@ class Late(Locked, Configured):
             for i, each in enumerate(named):
                 if i in known:
                     x = rounds.open(each, points[i], names[i], last, known[i])
+                    if time is not None and rounds.pool is None:
+                        self._revisions.opened(each, time, rounds.pending)
                 else:
                     x = rounds.pending[each].announced
                 means[i] = x.mean
             return means
+
+    def revise(self, id: Id, forecast: ArrayLike | Mapping[str, float], *, now: float | None = None) -> Forecast:  # noqa: A002
+        """Announce another forecast of a round that is pending, in place of the one before; return it.
+
+        Only of correctors that need no order. An unknown or closed id raises an `IdError`, and nothing has changed.
+
+        Parameters
+        ----------
+        id
+            The round's.
+        forecast
+            The forecast to correct, as it is now.
+        now
+            What time it is: lead times follow from it, and else from the number of revisions.
+
+        Examples
+        --------
+        >>> import treecal as tc
+        >>> from treecal.monitor import Watched
+        >>> late = tc.Late(Watched(tc.Monitor(tc.Simplex(2))))
+        >>> x = late.predict([0.5, 0.5], id="election", now=0)
+        >>> x = late.revise("election", [0.2, 0.8], now=30)
+        >>> late.update("election", 1, now=100)
+        >>> [(lead.least, lead.forecasts, round(lead.brier, 2)) for lead in late.leads()]
+        [(64.0, 2, 0.29)]
+        >>> late.thing.monitor.rounds
+        2
+        """
+        named = read_id(id)
+        time = read_time("now", now)
+        b = forecast_of(self._thing, forecast, named)
+        with self._lock:
+            rounds = self._settled()
+            before = rounds.pending.get(named)
+            after = rounds.revise(named, b, time)
+            assert before is not None
+            self._revisions.note(named, rounds.time if time is None else time, before.announced.mean, after.mean)
+            return after
+
+    def leads(self) -> list[Lead]:
+        """Return how good forecasts were, by lead time, of rounds that were revised."""
+        with self._lock:
+            return self._revisions.leads()
 
     def update(self, id: Id, outcome: ArrayLike, *, weight: float = 1.0, now: float | None = None) -> None:  # noqa: A002
         """Learn the outcome of a round; the same again changes nothing.
@@ -330,8 +386,18 @@ class Late(Locked, Configured):
         y = outcome_of(self.space, outcome, named)[None]
         w = [weight_of(self._thing, weight, named)]
         with self._lock:
-            if self._settled().take([named], y, briefs(y), w, time, strict=True) == ["late"]:
+            found = self._settled().take([named], y, briefs(y), w, time, strict=True)
+            self._score([named], y, found)
+            if found == ["late"]:
                 raise refusal(named, "late")
+
+    def _score(self, ids: Sequence[Id], outcomes: Array, found: Sequence[Arrival]) -> None:
+        """Score revised forecasts whose outcomes were learned, and forget those of void rounds."""
+        if self._revisions:
+            for named, y, arrival in zip(ids, outcomes, found, strict=True):
+                if arrival == "learned":
+                    self._revisions.score(named, y, self._rounds.time)
+            self._revisions.forget(self._rounds.pending)
 
     def update_many(
         self,
@@ -373,7 +439,9 @@ class Late(Locked, Configured):
         if not isinstance(strict, bool):
             raise ParameterError.expected("strict", strict, "True or False")
         with self._lock:
-            return self._settled().take(named, y, briefs(y), w, time, strict=strict)
+            found = self._settled().take(named, y, briefs(y), w, time, strict=strict)
+            self._score(named, y, found)
+            return found
 
     def amend(self, id: Id, outcome: ArrayLike) -> None:  # noqa: A002
         """Keep another outcome of a round that has one: in `history`. What was learned and scored stays as it is.
@@ -446,12 +514,18 @@ class Late(Locked, Configured):
     def get_state(self) -> dict[str, Any]:
         """Return the state, pending rounds included: arrays, JSON values, and dictionaries of them."""
         with self._lock:
-            return state_of(self._settled())
+            state = state_of(self._settled())
+            return state | {"revisions": self._revisions.state()} if self._revisions else state
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Resume from a state that `get_state` returned. Any other raises a `TreeCalError` and changes nothing."""
         with self._lock:
-            self._rounds = resumed(self._settled(), state)
+            own = dict(state) if isinstance(state, Mapping) else state
+            given = own.pop("revisions", None) if isinstance(own, dict) else None
+            rounds = resumed(self._settled(), own)
+            fresh = Revisions(self.space)
+            revisions = fresh if given is None else fresh.resumed(given, rounds.pending)
+            vars(self).update(_rounds=rounds, _revisions=revisions)
 
     def __repr__(self) -> str:
         limit = "" if self.limit is None else f", limit={self.limit}"

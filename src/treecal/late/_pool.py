@@ -221,7 +221,7 @@ class Pool:
         total = 0.0
         why = ""
         for rounds, count in copies.items():
-            found = _bound(self.thing, as_measure(norm), rounds)
+            found = _bound(self.thing, as_measure(norm, self.thing.space), rounds)
             if found is None:
                 return None
             total += count * rounds * found.bound
@@ -237,7 +237,7 @@ class Pool:
         The worst division of the rounds is at most `k·Û(rounds/k)`, with `Û` the least concave function above `U`.
         `U` is read at some numbers of rounds and is taken to be non-decreasing, as every guard takes it to be.
         """
-        norm = as_measure(norm)
+        norm = as_measure(norm, self.thing.space)
         copies = min(outstanding, rounds)
         found = _bound(self.thing, norm, rounds)
         if found is None:

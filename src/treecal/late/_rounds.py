@@ -14,11 +14,12 @@ import numpy as np
 
 from treecal._typing import Array
 from treecal.correctors import Batch, Corrector, Group, announce_many_valid, learn_many_valid
-from treecal.exceptions import ForecastError, IdError, OutcomeError
+from treecal.exceptions import ForecastError, IdError, OutcomeError, UnsupportedError
 from treecal.forecast import Forecast
 from treecal.late._arrivals import VOID, Arrival, Outcome, Standing
 from treecal.late._pool import Id, Opening, Pool, Thing, ask, divided, lessons
 from treecal.ledger import Ledger
+from treecal.monitor import Watched
 
 REMEMBERED = 100_000
 """Closed rounds whose ids are remembered, the latest."""
@@ -246,6 +247,27 @@ class Rounds:
         counts = counts._replace(opened=counts.opened + 1)
         self._make(change._replace(opening=(named, pending, opening.copy), counts=counts))
         return opening.forecast
+
+    def revise(self, named: Id, forecast: Array | None, now: float | None) -> Forecast:
+        """Announce another forecast of a pending round, once it is so late."""
+        front = self.front
+        if self.pool is not None or not isinstance(front, Corrector):
+            hint = "AutoCorrector, scalings, and monitors: Late(Watched(monitor))."
+            raise UnsupportedError("forecasts are revised of correctors that need no order.", hint=hint)
+        self.pass_time(now)
+        pending = self.pending.get(named)
+        if pending is None:
+            if named in self.closed:
+                raise taken(named, "was used before, and its round is closed.")
+            raise refusal(named, "unknown")
+        try:
+            x = ask(front, None, forecast, pending.group, None).forecast
+            if isinstance(front, Watched) and pending.forecast is not None and forecast is not None:
+                front.revised(pending.forecast, forecast, pending.group)
+        except Exception as error:
+            raise about(named, error) from None
+        self.pending[named] = pending._replace(forecast=forecast, inner=forecast, announced=x)
+        return x
 
     def announced(self, forecasts: Sequence[Array | None], groups: Sequence[Group]) -> Sequence[Forecast | None]:
         """Return what will be announced for many rounds, where that can be known before the first is opened."""

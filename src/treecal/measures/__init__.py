@@ -7,9 +7,22 @@ Every measure is a function of forecasts `P`, `(n, d)` or `(n,)` for class 1 of 
 from treecal.measures._calibration import debiased_ece, ece, mce, resolution
 from treecal.measures._cells import MOST_BINS, bin_edges, bin_of, bin_sql
 from treecal.measures._decision_curve import DecisionCurve, decision_curve, v_calibration_error
+from treecal.measures._few import (
+    Estimate,
+    Labels,
+    LabelWeights,
+    estimate,
+    few_labels,
+    few_mean,
+    few_measures,
+    label_weights,
+    read_labels,
+    read_proxy,
+)
 from treecal.measures._gaps import GapSums, atb, smooth_calibration_error
 from treecal.measures._intervals import chance, interval
 from treecal.measures._levels import Chance, Interval, largest_surprise, mean_interval
+from treecal.measures._log import read_forecasts
 from treecal.measures._losses import Action as Action, Losses, LossTable as LossTable
 from treecal.measures._payoff import ActionPayoff, Payoff, best_actions, payoff_loss
 from treecal.measures._reliability import Bins, Luck, bin_class, bin_rows, classwise_ece, mean_gap
@@ -24,8 +37,10 @@ __all__ = [
     "Bins",
     "Chance",
     "DecisionCurve",
+    "Estimate",
     "GapSums",
     "Interval",
+    "LabelWeights",
     "Losses",
     "Luck",
     "Payoff",
@@ -38,7 +53,10 @@ __all__ = [
     "debiased_ece",
     "decision_curve",
     "ece",
+    "estimate",
+    "few_labels",
     "interval",
+    "label_weights",
     "log_score",
     "mce",
     "mean_interval",

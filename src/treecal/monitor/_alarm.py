@@ -63,6 +63,12 @@ class Alarm:
     e_value: float
     group: Hashable = None
 
+    @property
+    def movement(self) -> str | None:
+        """What revisions do if they are what convicts: "reverts" if too sure, "runs on" if not sure enough; or None."""
+        sure = {"too sure": "reverts", "too extreme": "reverts"}
+        return (sure | {"not sure enough": "runs on", "not extreme enough": "runs on"}).get(self.direction)
+
     def __str__(self) -> str:
         return self._words(f"round {self.round:,}", f"round {self.onset:,}")
 

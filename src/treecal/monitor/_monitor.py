@@ -85,6 +85,13 @@ class Monitor(Locked, Configured):
     nothing; of others the alarm is later the more they differ. Labels that people chose have no probability, and then
     an alarm may be about how they chose.
 
+    *Revisions.* Forecasts of one event that are right each time are a martingale: each is the mean of the next. So a
+    revised forecast counts as the outcome of the one before it, by `revise`, and may convict before there is any
+    outcome: movements that revert, of forecasts that are too sure; those that run on, of forecasts that are not sure
+    enough (`Alarm.movement`). The prices of a market are revisions, too. Of several events at once, what holds for late
+    outcomes holds: the null is about the order in which movements arrive, and where events depend on each other it is
+    more than each chain of forecasts being right.
+
     E-values of two parts of *one* stream cannot be merged: evidence is a product in order. Those of different streams
     may be averaged, whatever their dependence.
 
@@ -253,6 +260,38 @@ class Monitor(Locked, Configured):
         stakes = self._stakes(1, None if probability is None else [probability])
         with self._lock:
             self._learn(np.array([b]), np.array([y]), names, stakes)
+
+    def revise(self, before: ArrayLike | Forecast, after: ArrayLike | Forecast, *, group: Group = None) -> None:
+        """Learn that a forecast of an event was revised. What is invalid raises a `TreeCalError` and changes nothing.
+
+        The last forecast of the event meets its outcome by `update`.
+
+        Parameters
+        ----------
+        before, after
+            The forecast as it was, and as it is now.
+        group
+            As for `update`.
+
+        Examples
+        --------
+        Forecasts that swing too far, of questions of which none is resolved yet:
+
+        >>> import numpy as np
+        >>> import treecal as tc
+        >>> rng = np.random.default_rng(0)
+        >>> m = tc.Monitor(tc.Simplex(2), alpha=0.01)
+        >>> for question in range(200):
+        ...     logit = np.cumsum(rng.choice([-1, 1]) * 0.125 + rng.normal(size=9) / 2)
+        ...     p = 1 / (1 + np.exp(-3 * logit))
+        ...     for before, after in zip(p[:-1], p[1:]):
+        ...         m.revise([1 - before, before], [1 - after, after])
+        >>> m.alarm.direction, m.alarm.movement
+        ('too sure', 'reverts')
+        """
+        given = after.mean if isinstance(after, Forecast) else after
+        point = read_forecast(self.space, given, self._now.rounds + 1, self.tolerance)
+        self.update(before, point, group=group)
 
     def update_many(
         self,

@@ -70,6 +70,10 @@ class Watched(Corrector):
     def _after(self, forecast: Array, outcome: Array, *, group: Group = None) -> dict[str, Any]:
         return {"_watching": self.monitor._learned(forecast[None], outcome[None], None if group is None else [group])}
 
+    def revised(self, before: Array, after: Array, group: Group = None) -> None:
+        """Learn that a pending forecast was revised; both are points of the set."""
+        self.monitor.learn_valid(before[None], after[None], None if group is None else [group])
+
     def _played(self, batch: Batch) -> tuple[Array, dict[str, Any]]:
         counted = batch.counted()
         for group in {*(counted.groups or ())} - {None}:

@@ -196,7 +196,7 @@ def play(
         count = len(ys)
     if forecaster.rounds:
         raise ParameterError(f"the forecaster has played {forecaster.rounds} rounds already, expected a new one.")
-    norm = forecaster.space.default_norm if norm is None else as_norm(norm)
+    norm = forecaster.space.default_norm if norm is None else as_norm(norm, forecaster.space)
     seen = _Seen(forecaster.space, norm)
     ledger: Ledger | Run | GuardedRun
     if at_once and isinstance(ys, np.ndarray) and count and forecasts is None and can_replay(forecaster):

@@ -84,7 +84,7 @@ class LedgerAdversary(Adversary):
 
     def __init__(self, space: ConvexSet, *, norm: Norm | str = "l1", rng: np.random.Generator | None = None) -> None:
         super().__init__(space)
-        self.norm = as_norm(norm)
+        self.norm = as_norm(norm, space)
         self.rng = rng
         self._biases: dict[bytes, Array] = {}
 

@@ -277,7 +277,7 @@ def certificate(
     >>> round(c.bound, 3), round(c.minkowski, 3), round(c.paper, 3)
     (0.595, 0.829, 2.532)
     """
-    norm = as_norm(norm)
+    norm = as_norm(norm, space)
     gap = jensen_gap(space, norm) if gap is None else gap
     share = shares(rounds, arity=arity, depth=depth)
     radius = float(space.radius(norm, about=checked_start(space, start)))
@@ -369,7 +369,7 @@ def sampling_cost(space: ConvexSet, norm: Norm | str, *, depth: int, block: int)
     """
     depth = whole_number("depth", depth, least=1)
     block = whole_number("block", block, least=1)
-    norm = as_norm(norm)
+    norm = as_norm(norm, space)
     return type_two(norm, space.dim) * float(space.diameter(norm)) * math.sqrt(depth / block)
 
 

@@ -170,7 +170,7 @@ def jensen_gap(space: ConvexSet, norm: Norm | str, *, optimise: bool = False) ->
     >>> [jensen_gap(Simplex(d), "l1").route for d in (2, 4, 100)]
     ['Euclidean', 'entropy', 'entropy']
     """
-    norm = as_norm(norm)
+    norm = as_norm(norm, space)
     if not isinstance(space, ConvexSet):
         raise ParameterError.expected("space", space, "a ConvexSet", hint="for d classes, Simplex(d).")
     reasons = []

@@ -67,7 +67,7 @@ def plan(space: ConvexSet, norm: Norm | str, *, rounds: int | None = None, error
     >>> print(tc.plan(tc.Ball(3), "l2", error=0.1))
     An l2 error of 0.1 is guaranteed after 10^270 rounds, with arity 150 and depth 124; at 10^6 rounds the guarantee...
     """
-    norm = as_norm(norm)
+    norm = as_norm(norm, space)
     if (rounds is None) == (error is None):
         raise ParameterError("plan takes either rounds= or error=, not both or neither.")
     gap = jensen_gap(space, norm)

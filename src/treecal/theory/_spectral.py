@@ -292,7 +292,7 @@ def spectral_certificate(
     for name, value, low in (("tolerance", tolerance, 1e-6), ("failure", failure, 0.0)):
         if not (isinstance(value, int | float | np.number) and low <= value < 1):
             raise ParameterError.expected(name, value, f"a number from {low:g} to less than 1")
-    radius, start_radius = _radii(replay, space, as_norm(norm), start)
+    radius, start_radius = _radii(replay, space, as_norm(norm, space), start)
     rng = np.random.default_rng(0) if rng is None else rng
     c, e, stream, reached = _hard_stream(replay, dim, steps, rng)
     if weights is not None:

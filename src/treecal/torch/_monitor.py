@@ -77,7 +77,7 @@ class Monitor(nn.Module):
     @staticmethod
     def _copied(part: Tensor) -> Tensor:
         if not part.is_cuda:
-            return part.clone()
+            return part
         there = torch.empty(part.shape, dtype=part.dtype, pin_memory=True)
         return there.copy_(part, non_blocking=True)
 

@@ -63,7 +63,7 @@ def read_logits(logits: Tensor, classes: int) -> Tensor:
 
 
 def read_outcomes(outcomes: Tensor, logits: Tensor) -> Tensor:
-    """Return the class of each row of logits, `(n,)`."""
+    """Return the class of each row of logits, `(n,)`, in memory of its own: what is checked is what is used."""
     shape = (logits.shape[0], *logits.shape[2:])
     if not isinstance(outcomes, Tensor) or outcomes.is_floating_point() or outcomes.dtype == torch.bool:
         given = outcomes.dtype if isinstance(outcomes, Tensor) else type(outcomes).__name__
@@ -72,4 +72,4 @@ def read_outcomes(outcomes: Tensor, logits: Tensor) -> Tensor:
         raise ParameterError(f"outcomes have shape {tuple(outcomes.shape)}, expected {shape}.")
     if outcomes.device != logits.device:
         raise ParameterError(f"outcomes are on {outcomes.device}, the logits on {logits.device}.")
-    return outcomes.reshape(-1)
+    return outcomes.flatten().clone()

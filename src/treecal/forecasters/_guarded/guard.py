@@ -209,7 +209,7 @@ class Guard:
 def guarded_measure(space: ConvexSet, norm: Norm | str | None, losses: Losses | None) -> Norm | Losses:
     """Return what a guard's error is measured in: a norm, or the losses that its advice is for."""
     if losses is None:
-        return space.default_norm if norm is None else as_norm(norm)
+        return space.default_norm if norm is None else as_norm(norm, space)
     if norm is not None:
         raise ParameterError.expected("norm", norm, "none beside losses: the guarantee is of the advice")
     return losses

@@ -116,7 +116,7 @@ class AdaptiveTreeCal(Forecaster):
             raise ParameterError.expected("rule", rule, "'stick' or 'block'")
         if not (isinstance(rate, int | float | np.number) and 0 <= rate < math.inf):
             raise ParameterError.expected("rate", rate, "a number of 0 or more", hint="0 gives TreeCal's own weights.")
-        self.norm = space.default_norm if norm is None else as_norm(norm)
+        self.norm = space.default_norm if norm is None else as_norm(norm, space)
         self.rule = rule
         self.rate = float(rate)
         block = rule == "block"

@@ -1,0 +1,364 @@
+"""Distribution functions of numbers, moved, read in other coordinates and pooled: one arithmetic for one row and many.
+
+A distribution function is its values at the thresholds of a `Cdf`, and linear between them: from 0 at the low end to 1
+at the high end. Its mean is `high − ∫F`, and its spread `∫F(1 − F)`: the score that a forecast expects of itself, half
+the mean distance of two draws from it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from treecal._compile import strict
+from treecal._elementary import exp, log, power
+from treecal._typing import Array
+from treecal.correctors._forgetting import LASTING, SHARE, trusted
+
+PRIOR = 10.0
+"""Rounds that the curvature of shift and stretch counts more than it has seen, so that first steps are short."""
+FARTHEST = 20.0
+"""Spreads by which a forecast is shifted at most."""
+WIDEST = 2.5
+"""Of the logarithm of the stretch, in size: a factor of 12."""
+STEPS = (0.5, 0.2)
+"""The longest step of a round, of shift and of stretch."""
+SURE = 0.02
+"""Of the range: stands for the spread of a forecast that is sure of a number, so that it has a unit."""
+
+
+class Grid(NamedTuple):
+    """The thresholds of a set with both its ends, and the widths of the cells around them."""
+
+    knots: Array  # (dim + 2,)
+    widths: Array  # (dim,)
+
+
+class Moves(NamedTuple):
+    """What is learned of one stream, a row for each memory: shift and stretch, their curvature, and the trust in it."""
+
+    theta: Array  # (memories, 2): in spreads, and the logarithm of a factor
+    curvature: Array  # (memories, 3): of both, and between them
+    weight: Array  # (memories,): of the rounds remembered
+    trust: Array  # (memories,)
+    kept: Array  # (memories,): what is left of the past after a round
+
+
+@strict
+def interpolate(xs: Array, levels: Array, points: Array, found: Array, slopes: Array) -> None:
+    """Write the values and slopes of a function at increasing points; beyond the ends it is constant.
+
+    The function is linear between the places `xs`, which do not decrease; where several are equal it has jumped.
+    """
+    last = len(xs) - 1
+    cell = 0
+    for k in range(len(points)):
+        x = points[k]
+        if x < xs[0]:
+            found[k] = levels[0]
+            slopes[k] = 0.0
+            continue
+        while cell < last and xs[cell + 1] <= x:
+            cell += 1
+        found[k] = levels[cell]
+        slopes[k] = 0.0
+        if cell < last:
+            slopes[k] = (levels[cell + 1] - levels[cell]) / (xs[cell + 1] - xs[cell])
+            found[k] += slopes[k] * (x - xs[cell])
+
+
+@strict
+def extents(points: Array, grid: Grid, found: Array) -> None:
+    """Write the mean and the unit of each row: its spread, or what stands for it where it is next to none."""
+    low = grid.knots[0]
+    high = grid.knots[-1]
+    for row in range(len(points)):
+        mean = high
+        spread = 0.0
+        widest = 0.0
+        for k in range(len(grid.widths)):
+            F = min(max(points[row, k], 0.0), 1.0)
+            mean -= grid.widths[k] * F
+            spread += grid.widths[k] * F * (1.0 - F)
+            widest = max(widest, grid.widths[k])
+        found[row, 0] = min(max(mean, low), high)
+        found[row, 1] = spread if spread > 0.01 * widest else SURE * (high - low)
+
+
+@strict
+def _pad(point: Array, levels: Array) -> None:
+    """Write a distribution function at the knots, from 0 to 1."""
+    levels[0] = 0.0
+    levels[-1] = 1.0
+    for k in range(len(point)):
+        levels[k + 1] = min(max(point[k], levels[k]), 1.0)
+
+
+@strict
+def _move(levels: Array, grid: Grid, extent: Array, shift: float, stretch: float, room: Array) -> None:
+    """Write into `room` where the function is read, its values there and its slopes."""
+    factor = exp(-stretch)
+    for k in range(room.shape[1]):
+        room[0, k] = extent[0] + (grid.knots[k + 1] - extent[0] - shift * extent[1]) * factor
+    interpolate(grid.knots, levels, room[0], room[1], room[2])
+
+
+@strict
+def _moved(levels: Array, grid: Grid, extent: Array, now: Moves, room: Array, found: Array) -> None:
+    """Write what is announced: the function, moved by the mean of shift and stretch by trust."""
+    shift = 0.0
+    stretch = 0.0
+    for i in range(len(now.trust)):
+        shift += now.trust[i] * now.theta[i, 0]
+        stretch += now.trust[i] * now.theta[i, 1]
+    if shift == 0.0 and stretch == 0.0:
+        found[:] = levels[1:-1]
+        return
+    _move(levels, grid, extent, shift, stretch, room)
+    found[:] = room[1]
+
+
+@strict
+def move(points: Array, grid: Grid, all_extents: Array, now: Moves, found: Array) -> None:
+    """Write what is announced for each row."""
+    levels = np.empty(len(grid.knots))
+    room = np.empty((3, points.shape[1]))
+    for row in range(len(points)):
+        _pad(points[row], levels)
+        _moved(levels, grid, all_extents[row], now, room, found[row])
+
+
+@strict
+def learn_moves(
+    points: Array,
+    outcomes: Array,
+    weights: Array,
+    grid: Grid,
+    all_extents: Array,
+    now: Moves,
+    seen: float,
+    found: Array,
+) -> float:
+    """Announce and learn rows in order; those of weight 0 are only announced. Return the weight of all rounds.
+
+    A memory takes a Gauss–Newton step on the score `Σ_k w_k·(F'_k − y_k)²`: with the derivatives `J` of `F'` by shift
+    and stretch, `A ← kept·A + JᵀwJ` and `θ ← θ − A⁻¹·Jᵀw(F' − y)`. In expectation `JᵀwJ` is half the second derivative
+    of the score of a forecast that is right.
+    """
+    dim = points.shape[1]
+    levels = np.empty(dim + 2)
+    room = np.empty((3, dim))
+    losses = np.empty(len(now.trust))
+    for row in range(len(points)):
+        extent = all_extents[row]
+        _pad(points[row], levels)
+        _moved(levels, grid, extent, now, room, found[row])
+        weight = weights[row]
+        if weight == 0.0:
+            continue
+        seen += weight
+        y = outcomes[row]
+        for i in range(len(losses)):
+            theta = now.theta[i]
+            _move(levels, grid, extent, theta[0], theta[1], room)
+            factor = exp(-theta[1])
+            loss = 0.0
+            by_shift = 0.0
+            by_stretch = 0.0
+            a = 0.0
+            b = 0.0
+            c = 0.0
+            for k in range(dim):
+                w = grid.widths[k]
+                off = room[1, k] - y[k]
+                loss += w * off * off
+                if room[2, k] > 0.0:
+                    one = -room[2, k] * factor * extent[1]
+                    two = -room[2, k] * (room[0, k] - extent[0])
+                    by_shift += w * off * one
+                    by_stretch += w * off * two
+                    a += w * one * one
+                    b += w * one * two
+                    c += w * two * two
+            losses[i] = loss / (2.0 * extent[1])
+            kept = now.kept[i]
+            left = kept if weight == 1.0 else power(kept, weight)
+            A = now.curvature[i]
+            A[0] = left * A[0] + weight * a
+            A[1] = left * A[1] + weight * c
+            A[2] = left * A[2] + weight * b
+            now.weight[i] = left * now.weight[i] + weight
+            more = 1.0 + PRIOR / now.weight[i]
+            least = A[0] * more * (A[1] * more) - A[2] * A[2]
+            if least > 0.0:
+                one = weight * (A[1] * more * by_shift - A[2] * by_stretch) / least
+                two = weight * (A[0] * more * by_stretch - A[2] * by_shift) / least
+                theta[0] = min(max(theta[0] - min(max(one, -STEPS[0]), STEPS[0]), -FARTHEST), FARTHEST)
+                theta[1] = min(max(theta[1] - min(max(two, -STEPS[1]), STEPS[1]), -WIDEST), WIDEST)
+        trusted(now.trust, losses, seen, weight, SHARE, LASTING)
+    return seen
+
+
+@strict
+def into_residuals(rows: Array, grid: Grid, all_extents: Array, residuals: Array, found: Array) -> None:
+    """Write distribution functions as those of `(number − mean)/unit`, at the residuals."""
+    levels = np.empty(len(grid.knots))
+    at = np.empty((2, len(residuals)))
+    for row in range(len(rows)):
+        _pad(rows[row], levels)
+        for k in range(len(residuals)):
+            at[0, k] = all_extents[row, 0] + all_extents[row, 1] * residuals[k]
+        interpolate(grid.knots, levels, at[0], found[row], at[1])
+
+
+@strict
+def from_residuals(rows: Array, points: Array, grid: Grid, all_extents: Array, residuals: Array, found: Array) -> None:
+    """Write distribution functions of residuals as those of numbers; beyond the residuals the forecasts' own."""
+    dim = points.shape[1]
+    at = np.empty((2, dim))
+    for row in range(len(rows)):
+        for k in range(dim):
+            at[0, k] = (grid.knots[k + 1] - all_extents[row, 0]) / all_extents[row, 1]
+        interpolate(residuals, rows[row], at[0], found[row], at[1])
+        for k in range(dim):
+            if at[0, k] < residuals[0]:
+                found[row, k] = min(points[row, k], rows[row, 0])
+            elif at[0, k] > residuals[-1]:
+                found[row, k] = max(points[row, k], rows[row, -1])
+
+
+@strict
+def into_levels(rows: Array, points: Array, levels: Array, found: Array) -> None:
+    """Write the distribution function of `F(number)` at the levels: spread evenly where `F` rises within a cell."""
+    dim = points.shape[1]
+    xs = np.empty(dim + 2)
+    ys = np.empty(dim + 2)
+    slopes = np.empty(len(levels))
+    for row in range(len(rows)):
+        _pad(points[row], xs)
+        _pad(rows[row], ys)
+        interpolate(xs, ys, levels, found[row], slopes)
+
+
+@strict
+def from_levels(rows: Array, points: Array, levels: Array, found: Array) -> None:
+    """Write `G(F)` of each row."""
+    xs = np.empty(len(levels) + 2)
+    ys = np.empty(len(levels) + 2)
+    slopes = np.empty(points.shape[1])
+    _pad(levels, xs)
+    for row in range(len(rows)):
+        _pad(rows[row], ys)
+        interpolate(xs, ys, points[row], found[row], slopes)
+
+
+@strict
+def _pool(points: Array, weights: Array, widths: Array, mean: Array) -> float:
+    """Write the forecast of a round, given those to pool; return `Λ`, in whose units the scores count.
+
+    At threshold `k`, where the forecasts lie between `a` and `b`, the squared loss is mixable at the rate
+    `η_k = min_{a<=p<=b} 1/(2p(1 − p))`; with `Λ = Σ_k w_k/η_k` and Hölder's inequality
+    `Σ_k w_k·(p_k − y_k)² <= −Λ·ln Σ_i weight_i·exp(−CRPS_i/Λ)`.
+    """
+    scale = 0.0
+    falls = False
+    for k in range(len(mean)):
+        least = points[0, k]
+        most = least
+        for i in range(1, len(points)):
+            least = min(least, points[i, k])
+            most = max(most, points[i, k])
+        middle = min(max(0.5, least), most)
+        inverse = 2.0 * middle * (1.0 - middle)
+        mean[k] = least
+        if most - least > 1e-12 and inverse > 1e-12:
+            scale += widths[k] * inverse
+            above = 0.0
+            below = 0.0
+            for i in range(len(points)):
+                p = points[i, k]
+                own = weights[i] * exp((least * least - p * p) / inverse)
+                below += own
+                above += own * exp(2.0 * (p - least) / inverse)
+            mean[k] = min(max(least + 0.5 * inverse * log(above / below), least), most)
+        falls = falls or (k > 0 and mean[k] < mean[k - 1])
+    if falls:
+        _rise(mean, widths)
+    return scale
+
+
+@strict
+def _rise(values: Array, widths: Array) -> None:
+    """Replace values by the nearest that do not fall, in the norm of the widths: nearer to all that do not."""
+    count = 0
+    blocks = np.empty((2, len(values)))
+    sizes = np.empty(len(values), np.int64)
+    for k in range(len(values)):
+        blocks[0, count] = values[k]
+        blocks[1, count] = widths[k]
+        sizes[count] = 1
+        count += 1
+        while count > 1 and blocks[0, count - 2] > blocks[0, count - 1]:
+            width = blocks[1, count - 2] + blocks[1, count - 1]
+            total = blocks[1, count - 2] * blocks[0, count - 2] + blocks[1, count - 1] * blocks[0, count - 1]
+            blocks[0, count - 2] = total / width
+            blocks[1, count - 2] = width
+            sizes[count - 2] += sizes[count - 1]
+            count -= 1
+    k = 0
+    for block in range(count):
+        for _ in range(sizes[block]):
+            values[k] = blocks[0, block]
+            k += 1
+
+
+@strict
+def score(point: Array, outcome: Array, widths: Array) -> float:
+    """Return `Σ_k w_k·(p_k − y_k)²`, from left to right."""
+    total = 0.0
+    for k in range(len(point)):
+        total += widths[k] * (point[k] - outcome[k]) * (point[k] - outcome[k])
+    return total
+
+
+@strict
+def pool(given: Array, weights: Array, widths: Array, means: Array) -> None:
+    """Write the forecast of each row, given those to pool, `(forecasts, rows, dim)`."""
+    for row in range(len(means)):
+        _pool(given[:, row], weights, widths, means[row])
+
+
+@strict
+def play_pool(
+    given: Array,
+    outcomes: Array,
+    row_weights: Array,
+    weights: Array,
+    start: Array,
+    seen: int,
+    widths: Array,
+    share: float,
+    means: Array,
+) -> None:
+    """Announce and weigh rounds in order; those of weight 0 are only announced."""
+    costs = np.empty(len(weights))
+    for row in range(len(means)):
+        scale = _pool(given[:, row], weights, widths, means[row])
+        weight = row_weights[row]
+        if weight == 0.0:
+            continue
+        seen += 1
+        least = math.inf
+        for i in range(len(weights)):
+            costs[i] = score(given[i, row], outcomes[row], widths)
+            least = min(least, costs[i])
+        total = 0.0
+        for i in range(len(weights)):
+            if scale > 0.0:
+                weights[i] *= exp(-weight * (costs[i] - least) / scale)
+            total += weights[i]
+        part = min(share, 1.0 / seen)
+        for i in range(len(weights)):
+            weights[i] = (1.0 - part) * (weights[i] / total) + part * start[i]

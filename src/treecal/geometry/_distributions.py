@@ -1,0 +1,378 @@
+"""Reading forecasts of a number as distribution functions: one rule for every form in which people have them.
+
+- **Quantiles by level**: `{0.1: 80, 0.5: 120, 0.9: 200}`, or with names such as `q10`, `p90`, `0.5`. Between two of
+  them the function is linear. Beyond the outer ones it is exponential, with the slope that it has between the outer
+  two; where these are equal, nothing lies beyond. A single quantile says nothing of the slope: the function is then
+  linear to both ends. Quantiles that cross are sorted, with a warning.
+- **Members of an ensemble, or samples**: `{"members": [...]}`. Each has the same weight. Missing ones, NaN, are left
+  out, with a warning.
+- **Mean and standard deviation**: `{"mean": 5, "sd": 2}`: a normal distribution, or another `"family"`.
+- **Anything with a method `cdf`**: the laws of `scipy.stats`, a `Distribution`, a `Forecast`.
+- **Values at the thresholds**, `(dim,)`; and **a number**, a forecast that is sure of it.
+
+Tables hold many: columns in place of numbers, or an array `(n, dim)` of values at the thresholds. What lies beyond the
+ends of the interval counts as the end.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treecal._elementary import applied, exponentials, log, normal_cdfs
+from treecal._typing import Array
+from treecal.exceptions import ForecastError, OutcomeError, ParameterError, RepairWarning
+from treecal.geometry._cdf import Cdf
+from treecal.geometry._pairing import Refusal, columns, listed
+
+FAMILIES = ("normal", "logistic", "laplace", "lognormal")
+"""What `"family"` may name: distributions that a mean and a standard deviation determine."""
+_LEVEL = re.compile(r"(?:q|p|quantile|percentile|level)?[\s_-]*(\d*\.?\d+)\s*(%?)", re.I)
+_FORMS = "quantiles by level, members, mean and sd, something with a cdf, or values at the {} thresholds"
+
+
+def quantile_level(name: Any) -> float:
+    """Return the level that a column or a key stands for: 0.1 for 0.1, "0.1", "q10", "p10", "10%" or "q0.1".
+
+    Examples
+    --------
+    >>> [quantile_level(name) for name in (0.5, "0.25", "q10", "P90", "quantile_0.975", "q025", "97.5%")]
+    [0.5, 0.25, 0.1, 0.9, 0.975, 0.025, 0.975]
+    """
+    level = name
+    if isinstance(name, str):
+        found = _LEVEL.fullmatch(name.strip())
+        if found is None:
+            raise ParameterError.expected("level", name, "a number between 0 and 1, or a name such as q10 or p90")
+        digits, percent = found.groups()
+        named = not name.strip()[0].isdigit() and name.strip()[0] != "."
+        level = float(digits)
+        if percent or (named and "." not in digits):
+            thousandths = named and len(digits) >= 3  # q025, q975
+            level = float(f"0.{digits}") if thousandths else round(level / 100, 12)
+    if isinstance(level, bool) or not isinstance(level, int | float | np.number) or not 0 < level < 1:
+        hint = "divide levels in percent by 100." if isinstance(level, int | float) and 1 <= level < 100 else None
+        raise ParameterError.expected("level", name, "a number between 0 and 1", hint=hint)
+    return float(level)
+
+
+def quantile_levels(names: Iterable[Any]) -> dict[float, Any]:
+    """Return the names of quantiles by their levels, in increasing order; a level that appears twice raises."""
+    found: dict[float, Any] = {}
+    for name in names:
+        level = quantile_level(name)
+        if level in found:
+            raise ParameterError(f"{found[level]!r} and {name!r} are both the quantile of level {level:g}.")
+        found[level] = name
+    return dict(sorted(found.items()))
+
+
+def read_number(space: Cdf, value: Any, round_: int, error: Refusal = OutcomeError) -> float | None:
+    """Return a number of the interval, as `clip` has it; None if the value is not a number at all."""
+    if type(value) is not float:
+        if isinstance(value, str | bytes | list | tuple | Mapping | None):
+            return None
+        raw = np.asarray(value) if np.ndim(value) == 0 and not np.ma.is_masked(value) else np.empty(0, object)
+        if raw.ndim or raw.dtype.kind not in "iuf":
+            return None
+        value = float(raw)
+    return float(read_numbers(space, np.array([value]), round_ - 1, error)[0])
+
+
+def read_numbers(space: Cdf, numbers: NDArray[Any], before: int = 0, error: Refusal = OutcomeError) -> Array:
+    """Return numbers of the interval, clipped if the set says so; the first other one raises, and its round is named.
+
+    Examples
+    --------
+    >>> read_numbers(Cdf(0, 10, clip=True), np.array([3, 11.5]))
+    array([ 3., 10.])
+    """
+    with np.errstate(over="ignore"):
+        found = np.array(np.ma.filled(numbers, np.nan) if np.ma.isMA(numbers) else numbers, np.float64)
+    outside = ~((found >= space.low) & (found <= space.high))  # NaN, too
+    if outside.any():
+        refused = ~np.isfinite(found) if space.clip else outside
+        if refused.any():
+            at = int(np.argmax(refused))
+            _refuse(space, float(found[at]), before + at + 1, error)
+        found = np.clip(found, space.low, space.high)
+    return found
+
+
+def _refuse(space: Cdf, number: float, round_: int, error: Refusal, what: str = "is") -> None:
+    if np.isnan(number):
+        raise error.at(round_, f"{what} NaN, expected a number.", hint="drop or impute missing values.")
+    problem = f"{what} {number:g}, expected {space.low:g} to {space.high:g}."
+    hint = f"tc.Cdf({space.low:g}, {space.high:g}, clip=True) counts numbers outside as the nearer end."
+    raise error.at(round_, problem, hint=hint if np.isfinite(number) else None)
+
+
+def read_distribution(space: Cdf, value: Any, round_: int, tolerance: float) -> Array:
+    """Return one forecast as the values of its distribution function at the thresholds, or raise.
+
+    Examples
+    --------
+    >>> load = Cdf(0, 10, points=5)  # thresholds 1, 3, 5, 7, 9
+    >>> read_distribution(load, {0.25: 3, 0.75: 7}, 1, 1e-6).round(3)
+    array([0.092, 0.25 , 0.5  , 0.75 , 0.908])
+    >>> read_distribution(load, {"members": [2, 4, 4, 8]}, 1, 1e-6)
+    array([0.  , 0.25, 0.75, 0.75, 1.  ])
+    >>> read_distribution(load, {"mean": 5, "sd": 2}, 1, 1e-6).round(3)
+    array([0.023, 0.159, 0.5  , 0.841, 0.977])
+    """
+    if (number := read_number(space, value, round_, ForecastError)) is not None:
+        return space.steps(number)
+    if isinstance(value, Mapping):
+        table = {name: np.asanyarray(entry)[None] for name, entry in value.items()}
+        return _from_columns(space, table, round_ - 1)[0]
+    if callable(getattr(value, "cdf", None)):
+        return _checked(space, np.asarray(value.cdf(space.thresholds), np.float64)[None], round_ - 1, tolerance)[0]
+    raw = _array(value)
+    if raw is None or raw.shape != (space.dim,):
+        raise _no_distribution(space, value, raw, round_)
+    return _checked(space, raw[None], round_ - 1, tolerance)[0]
+
+
+def read_distributions(space: Cdf, values: Any, *, before: int = 0, tolerance: float = 1e-6) -> Array:
+    """Return many forecasts as rows of values at the thresholds, `(n, dim)`, an array of our own; or raise.
+
+    Parameters
+    ----------
+    space
+        The set.
+    values
+        A table of quantiles, with columns named by level; a dictionary of columns, such as `{0.1: …, 0.9: …}`,
+        `{"mean": …, "sd": …}` or `{"members": …}` with an array `(n, members)`; anything whose `cdf` gives `(dim, n)`
+        of thresholds `(dim, 1)`; values at the thresholds, `(n, dim)`; numbers, `(n,)`; or a list of single forecasts.
+    before
+        Number of earlier rounds: errors name the round, and what is wrong in it.
+    tolerance
+        By how much values at thresholds may fall, or leave 0 to 1, as rounding does.
+
+    Examples
+    --------
+    >>> load = Cdf(0, 10, points=4)
+    >>> read_distributions(load, {"q25": [3, 4], "q75": [7, 8]}).round(2)
+    array([[0.1 , 0.34, 0.66, 0.9 ],
+           [0.06, 0.22, 0.53, 0.83]])
+    """
+    if (names := columns(values)) is not None and not isinstance(values, np.ndarray):
+        values = {name: np.asanyarray(values[name]) for name in names}
+    if isinstance(values, Mapping):
+        return _from_columns(space, {name: np.asanyarray(column) for name, column in values.items()}, before)
+    if callable(getattr(values, "cdf", None)):
+        found = np.asarray(values.cdf(space.thresholds[:, None]), np.float64)
+        return _checked(space, found.reshape(space.dim, -1).T, before, tolerance)
+    raw = _array(values)
+    if raw is not None and raw.ndim == 1 and len(raw):
+        return space.steps(read_numbers(space, raw, before, ForecastError))
+    if raw is not None and raw.ndim == 2 and raw.shape[1] == space.dim:
+        return _checked(space, raw, before, tolerance)
+    if isinstance(values, list | tuple):
+        rows = [read_distribution(space, value, before + k + 1, tolerance) for k, value in enumerate(values)]
+        return np.array(rows).reshape(-1, space.dim)
+    raise _no_distribution(space, values, raw, before + 1)
+
+
+def _array(values: Any) -> Array | None:
+    """Return numbers as an array of our own; None if they are none."""
+    parts = values if isinstance(values, list | tuple) else [values]
+    if isinstance(values, str | bytes) or any(map(np.ma.is_masked, parts)):
+        return None
+    try:
+        raw = np.asarray(values)
+    except (ValueError, TypeError, OverflowError):
+        return None
+    return np.array(raw, np.float64) if raw.dtype.kind in "biuf" else None
+
+
+def _no_distribution(space: Cdf, value: Any, raw: Array | None, round_: int) -> ForecastError:
+    what = f"is a {type(value).__name__}" if raw is None or not raw.ndim else f"has shape {raw.shape}"
+    hint = 'an ensemble is given as {"members": values}.' if raw is not None and raw.ndim else None
+    return ForecastError.at(round_, f"{what}, expected {_FORMS.format(space.dim)} of {space!r}.", hint=hint)
+
+
+def _checked(space: Cdf, rows: Array, before: int, tolerance: float) -> Array:
+    """Return rows of values at the thresholds, with what rounding did to them undone; the first other one raises."""
+    if rows.shape[1:] != (space.dim,):
+        raise ForecastError.at(before + 1, f"has a cdf of shape {rows.shape[1:]}, expected ({space.dim},).")
+    inside = np.asarray(space.contains(rows))
+    if not inside.all():
+        rounded = np.asarray(space.contains(rows, tol=tolerance))
+        if not rounded.all():
+            at = int(np.argmin(rounded))
+            if np.isnan(rows[at]).any():
+                hint = "drop or impute missing values."
+                raise ForecastError.at(before + at + 1, f"holds NaN at threshold {_missing(rows[at])}.", hint=hint)
+            raise ForecastError.at(
+                before + at + 1,
+                f"is no distribution function on {space!r}: {space.complaint(rows[at])}.",
+                hint='for an ensemble, {"members": values}; for quantiles, {level: value, …}.',
+            )
+    # Within 1e-9 a point counts as inside everywhere, and stays as it is, bit for bit.
+    return np.where(inside[:, None], rows, np.maximum.accumulate(np.clip(rows, 0.0, 1.0), axis=1))
+
+
+def _missing(row: Array) -> int:
+    return int(np.argmax(np.isnan(row))) + 1
+
+
+def _from_columns(space: Cdf, table: dict[Any, NDArray[Any]], before: int) -> Array:
+    """Return the rows of a table whose columns say what they hold."""
+    names = {str(name).lower(): name for name in table}
+    if not table:
+        raise ForecastError.at(before + 1, f"is empty, expected {_FORMS.format(space.dim)}.")
+    if names.keys() == {"members"}:
+        return from_members(space, _numeric(table, names["members"], before, 2), before)
+    if names.keys() - {"family"} == {"mean", "sd"}:
+        mean, sd = (_numeric(table, names[name], before, 1) for name in ("mean", "sd"))
+        family = table[names["family"]].ravel() if "family" in names else ["normal"]
+        if len(set(family)) != 1 or family[0] not in FAMILIES:
+            raise ParameterError.expected(
+                "family", str(family[0]), ", ".join(FAMILIES), hint="any law of scipy.stats can be passed itself."
+            )
+        return from_moments(space, mean, sd, before=before, family=str(family[0]))
+    try:
+        levels = quantile_levels(table)
+    except ParameterError as error:
+        expected = "quantiles by level, or members, or mean and sd"
+        problem = f"has entries for {listed(list(table))}, expected {expected}: {error.message}"
+        raise ForecastError.at(before + 1, problem, hint=error.hint) from None
+    columns_ = [_numeric(table, name, before, 1) for name in levels.values()]
+    if len({len(column) for column in columns_}) > 1:
+        raise ForecastError.at(before + 1, f"has quantiles in columns of lengths {[*map(len, columns_)]}.")
+    return from_quantiles(space, list(levels), np.column_stack(columns_), before, list(map(str, levels.values())))
+
+
+def _numeric(table: dict[Any, NDArray[Any]], name: Any, before: int, ndim: int) -> Array:
+    """Return a column as numbers; one that holds anything else raises. What is missing is NaN."""
+    column = table[name]
+    if column.dtype == object:  # None and NaN among numbers
+        try:
+            column = np.array([np.nan if entry is None else entry for entry in column.ravel()], float).reshape(
+                column.shape
+            )
+        except (ValueError, TypeError):
+            column = np.empty(0, "U1")
+    if column.ndim != ndim or column.dtype.kind not in "iuf":
+        expected = "numbers" if ndim == 1 else "an array of numbers, a row for each round"
+        raise ForecastError.at(before + 1, f"holds no numbers in {str(name)!r}, expected {expected}.")
+    return np.asarray(np.ma.filled(column, np.nan) if np.ma.isMA(column) else column, np.float64)
+
+
+def from_quantiles(
+    space: Cdf, levels: Sequence[float], values: Array, before: int = 0, names: Sequence[str] | None = None
+) -> Array:
+    """Return the distribution functions of rows of quantiles, `(n, levels)`, at the thresholds, `(n, dim)`."""
+    shown = [f"{level:g}" for level in levels] if names is None else names
+    q = _inside(space, values, before, [f"has the quantile {name} of" for name in shown])
+    if (crossing := (q[:, 1:] < q[:, :-1]).any(axis=1)).any():
+        _say("quantiles cross, and are sorted,", crossing, before)
+        q = np.sort(q, axis=1)
+    z = space.thresholds
+    tau = np.array(levels)
+    if len(tau) == 1:
+        q = np.column_stack([np.full(len(q), space.low), q, np.full(len(q), space.high)])
+        tau = np.array([0.0, tau[0], 1.0])
+    place = np.zeros((len(q), len(z)), np.int64)  # quantiles up to each threshold
+    for column in q.T:
+        place += column[:, None] <= z
+    inner = np.clip(place, 1, len(tau) - 1)
+    left, right = (np.take_along_axis(q, inner - k, axis=1) for k in (1, 0))
+    width = right - left
+    share = np.divide(z - left, width, out=np.zeros_like(width), where=width > 0)
+    low, high = tau[inner - 1], tau[inner]
+    found = low + (high - low) * share
+    if len(levels) > 1:
+        _tail(found, place == 0, q[:, [0, 1]], tau[[0, 1]], z, 1.0)
+        _tail(found, place == len(tau), q[:, [-1, -2]], tau[[-1, -2]], z, -1.0)
+    return found
+
+
+def _tail(found: Array, where: NDArray[np.bool_], outer: Array, levels: Array, z: Array, sign: float) -> None:
+    """Write the exponential beyond the outer one of two quantiles, whose slope is that between them."""
+    row, at = np.nonzero(where)
+    mass = levels[0] if sign > 0 else 1 - levels[0]
+    width = np.abs(outer[row, 0] - outer[row, 1])
+    slope = np.divide(abs(levels[1] - levels[0]) / mass, width, out=np.full_like(width, np.inf), where=width > 0)
+    away = np.abs(z[at] - outer[row, 0])
+    exponent = np.where(away > 0, -np.where(away > 0, away, 1.0) * slope, 0.0)
+    tail = np.empty_like(exponent)
+    exponentials.for_rows(len(exponent) // 64)(np.maximum(exponent, -1000.0), tail)
+    # At the upper quantile itself the function has its level, and jumps to 1 where nothing lies beyond.
+    tail = np.where(np.isinf(slope), 0.0, tail)
+    found[row, at] = mass * tail if sign > 0 else 1 - mass * tail
+
+
+def from_members(space: Cdf, members: Array, before: int = 0) -> Array:
+    """Return the empirical distribution functions of rows of members, `(n, members)`, at the thresholds, `(n, dim)`."""
+    missing = np.isnan(members)
+    count = members.shape[1] - missing.sum(axis=1)
+    if not (count > 0).all():
+        at = int(np.argmin(count > 0))
+        raise ForecastError.at(before + at + 1, "has no member that is a number.", hint="drop or impute such rounds.")
+    if missing.any():
+        _say("members are missing, and left out,", missing.any(axis=1), before)
+    inside = _inside(space, np.where(missing, space.low, members), before, ["has the member"] * members.shape[1])
+    inside = np.sort(np.where(missing, np.inf, inside), axis=1)
+    found = np.array([np.searchsorted(row, space.thresholds, side="right") for row in inside])
+    return np.asarray(found.reshape(-1, space.dim) / count[:, None])
+
+
+def from_moments(space: Cdf, mean: Array, sd: Array, *, before: int = 0, family: str = "normal") -> Array:
+    """Return the distribution functions of a family with these means and standard deviations, at the thresholds."""
+    if len(mean) != len(sd):
+        raise ForecastError.at(before + 1, f"has {len(mean)} means and {len(sd)} standard deviations.")
+    centre = _inside(space, mean[:, None], before, ["has the mean"])
+    valid = (sd >= 0) & np.isfinite(sd)
+    if not valid.all():
+        at = int(np.argmin(valid))
+        raise ForecastError.at(before + at + 1, f"has the sd {sd[at]:g}, expected a number of 0 or more.")
+    z = np.broadcast_to(space.thresholds, (len(mean), space.dim))
+    spread = sd[:, None]
+    if family == "lognormal":
+        if not ((centre > 0).all() and space.low >= 0):
+            expected = "expected a mean above 0, and low of 0 or more"
+            raise ForecastError.at(before + 1, f"is lognormal on {space!r}, {expected}.")
+        square = applied(log, (1 + (spread / centre) ** 2).ravel())[:, None]
+        centre = applied(log, centre.ravel())[:, None] - square / 2
+        spread = np.sqrt(square)
+        z = np.where(z > 0, applied(log, np.maximum(space.thresholds, 1e-300)), -1e300)
+    away = z - centre
+    if family in ("logistic", "laplace"):
+        spread = spread * (np.sqrt(3) / np.pi if family == "logistic" else np.sqrt(0.5))
+    with np.errstate(over="ignore"):
+        scaled = np.divide(away, spread, out=np.where(away >= 0, np.inf, -np.inf), where=spread > 0)
+    scaled = np.clip(scaled, -800.0, 800.0).ravel()
+    found = np.empty_like(scaled)
+    if family in ("normal", "lognormal"):
+        normal_cdfs.for_rows(len(scaled) // 64)(scaled, found)
+    else:
+        exponentials.for_rows(len(scaled) // 64)(-np.abs(scaled), found)
+        tail = found / (1 + found) if family == "logistic" else found / 2
+        found = np.where(scaled < 0, tail, 1 - tail)
+    return found.reshape(z.shape)
+
+
+def _inside(space: Cdf, values: Array, before: int, what: Sequence[str]) -> Array:
+    """Return numbers of forecasts, clipped if the set says so; the first other one raises, with its round."""
+    outside = ~((values >= space.low) & (values <= space.high))
+    if not outside.any():
+        return values
+    refused = ~np.isfinite(values) if space.clip else outside
+    if refused.any():
+        row, column = np.unravel_index(int(np.argmax(refused)), values.shape)
+        _refuse(space, float(values[row, column]), before + int(row) + 1, ForecastError, what[int(column)])
+    return np.clip(values, space.low, space.high)
+
+
+def _say(what: str, where: NDArray[np.bool_], before: int) -> None:
+    count = int(np.count_nonzero(where))
+    place = f"at round {before + int(where.argmax()) + 1}"
+    said = f"{what} {place}." if len(where) == 1 else f"{what} in {count:,} of {len(where):,} forecasts, first {place}."
+    warnings.warn(said, RepairWarning, stacklevel=6)

@@ -1,0 +1,475 @@
+"""Few labels: estimates where only rows that were drawn have outcomes, and all rows have a proxy.
+
+Row i got its outcome with the known probability `π_i`, and `ξ_i` says whether it did. Whatever the proxy is, the mean
+of `c_i + (ξ_i/π_i)·(m_i − c_i)` has no bias for the mean of `m`, if `c` is known for all rows: here
+`c = a + λ·m(proxy)`, tuned for the least variance (PPI++). `λ = 0` are the labels alone: a proxy can only help.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from treecal._typing import Array, Integers
+from treecal._validate import finite_array, positive_number, whole_number
+from treecal.exceptions import ForecastError, OutcomeError, ParameterError
+from treecal.measures._levels import AT_ZERO, Interval, Law, square_interval, unseen
+from treecal.measures._log import read_forecasts, sum_by
+
+_CELL = 25  # labels in a cell of the calibration error, about
+_CELLS = 15
+_RARE = 0.25
+_SIGMAS = 6  # how far the rows that labels stand for may be from those there are, before it cannot be chance
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a measure is over all rows, of which few are labelled.
+
+    Attributes
+    ----------
+    interval
+        The estimate by labels and proxy, with its interval.
+    alone
+        The same by the labels alone.
+    proxy
+        The measure if the proxies were outcomes, which has an unknown bias; None without a proxy.
+    labels, rows
+        Number of labelled rows, and of all.
+    trust
+        λ: how far the proxy is believed. 0 is not at all, and below 0 its opposite.
+    fixed
+        The share of the variance that no further label removes.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> right = (rng.random(5000) < 0.7).astype(float)
+    >>> judge = np.where(rng.random(5000) < 0.95, right, 1 - right)
+    >>> right[rng.random(5000) >= 0.05] = np.nan
+    >>> found = estimate(right, probability=0.05, proxy=judge)
+    >>> print(found.interval)
+    0.705, 90 % interval 0.681 to 0.7289
+    >>> print(found.alone)
+    0.7099, 90 % interval 0.6613 to 0.7585
+    >>> round(found.worth, 1), round(found.after(300), 3)
+    (4.1, 0.018)
+    """
+
+    interval: Interval
+    alone: Interval
+    proxy: float | None
+    labels: int
+    rows: int
+    trust: float = 0.0
+    fixed: float = 0.0
+
+    @property
+    def half(self) -> float:
+        """Half the width of the interval."""
+        return (self.interval.high - self.interval.low) / 2
+
+    @property
+    def worth(self) -> float:
+        """As many labels as one is worth beside the proxy: the labels alone would need so many times their number."""
+        alone = (self.alone.high - self.alone.low) / 2
+        return (alone / self.half) ** 2 if self.half > 0 else 1.0
+
+    def after(self, labels: int) -> float:
+        """Return half the width of the interval, about, once so many further rows are labelled.
+
+        Parameters
+        ----------
+        labels
+            The number of further labels, drawn as those that are there.
+        """
+        more = whole_number("labels", labels, least=0)
+        total = min(self.labels + more, self.rows)
+        return self.half * math.sqrt(self.fixed + (1 - self.fixed) * self.labels / total)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        ends = {name: [each.low, each.high] for name, each in (("interval", self.interval), ("alone", self.alone))}
+        return {
+            "estimate": self.interval.value,
+            "interval": ends["interval"],
+            "labels_alone": {"estimate": self.alone.value, "interval": ends["alone"]},
+            "proxy_alone": self.proxy,
+            "labels": self.labels,
+            "rows": self.rows,
+            "trust": self.trust,
+            "a_label_is_worth": self.worth,
+            "half_width_with_twice_the_labels": self.after(self.labels),
+        }
+
+
+class Labels(NamedTuple):
+    """Which of `rows` rows are labelled, `(l,)`, and the weight `1/π` of each."""
+
+    at: Integers
+    weight: Array
+    rows: int
+
+
+class _Tuned(NamedTuple):
+    """A mean: its value, the variance of that, the part of it without labels, λ, and degrees of freedom."""
+
+    value: float
+    variance: float
+    fixed: float
+    trust: float
+    freedom: float
+
+
+def read_labels(labelled: Any, probability: ArrayLike) -> Labels:
+    """Return which rows are labelled, given the probability of each, or raise."""
+    rows = len(labelled)
+    at = np.flatnonzero(labelled)
+    given = np.asarray(probability)
+    if given.dtype.kind not in "biuf" or given.shape not in ((), (rows,)):
+        raise ParameterError(f"probability has shape {given.shape}, expected a number, or one for each of {rows} rows.")
+    pi = np.broadcast_to(given, (rows,))[at].astype(np.float64)
+    if not (valid := (pi > 0) & (pi <= 1)).all():
+        row = int(at[np.argmin(valid)])
+        raise ParameterError(
+            f"probability is {pi[np.argmin(valid)]:.6g} in row {row}, expected a number above 0, and 1 at most.",
+            hint="it is the chance with which the row was drawn to be labelled: tc.sample_labels draws, and gives it.",
+        )
+    if len(at) < 2:
+        raise OutcomeError(f"{len(at)} of {rows} rows are labelled, expected two or more.")
+    weight = 1 / pi
+    stand_for = float(weight.sum())
+    spread = math.sqrt(float(weight @ (weight - 1)))
+    if abs(stand_for - rows) > _SIGMAS * spread + 1e-6 * rows:
+        raise ParameterError(
+            f"with these probabilities {len(at):,} labels stand for {stand_for:,.0f} rows, and there are {rows:,}: "
+            "the labelled rows were not drawn with them.",
+            hint="labels that people chose are no sample, and say nothing of other rows. Draw rows by tc.sample_labels "
+            "and label all of these.",
+        )
+    return Labels(at, weight, rows)
+
+
+def estimate(
+    values: ArrayLike, *, probability: ArrayLike, proxy: ArrayLike | None = None, level: float = 0.9
+) -> Estimate:
+    """Estimate the mean of values that few rows have, by those and a proxy that all have: PPI++.
+
+    The interval is a t-interval of the terms of the sum; its coverage does not depend on what the proxy is.
+
+    Parameters
+    ----------
+    values
+        The value of each row; NaN where it is not known.
+    probability
+        With which each row, or every one, was drawn to be labelled.
+    proxy
+        What stands for the value of each row, such as a judge's opinion.
+    level
+        Coverage of the intervals.
+
+    References
+    ----------
+    Angelopoulos, Duchi and Zrnic, "PPI++: efficient prediction-powered inference", 2023.
+    """
+    m = np.asarray(values, np.float64)
+    if m.ndim != 1:
+        raise ParameterError(f"values have shape {m.shape}, expected one for each row.")
+    f = None if proxy is None else finite_array("proxy", proxy, ndim=1)
+    if f is not None and len(f) != len(m):
+        raise ParameterError(f"there are {len(m)} rows and {len(f)} proxies, expected one each.")
+    if not 0 < level < 1:
+        raise ParameterError.expected("level", level, "a number between 0 and 1")
+    labels = read_labels(~np.isnan(m), probability)
+    if not np.isfinite(m[labels.at]).all():
+        raise ParameterError("values hold infinite ones, expected numbers, or NaN where they are not known.")
+    return few_mean(m, f, labels, level)
+
+
+def few_labels(
+    P: ArrayLike,
+    y: ArrayLike,
+    *,
+    probability: ArrayLike,
+    proxy: ArrayLike | None = None,
+    level: float = 0.9,
+) -> dict[str, Estimate]:
+    """Estimate accuracy, scores and calibration error of forecasts, where few rows have outcomes.
+
+    "accuracy", "brier" and "log_score" are means. "too_sure" is the mean probability of the most likely class less the
+    accuracy. "calibration_error" is the root mean square gap of that class in bins of about 25 labels, without noise,
+    as in `debiased_ece`.
+
+    Parameters
+    ----------
+    P
+        Forecasts, `(n, d)`, or the probability of class 1 of two, `(n,)`.
+    y
+        The class of each outcome; NaN where it is not known.
+    probability, level
+        As in `estimate`.
+    proxy
+        What stands for each outcome: a class, or a probability of each class, `(n, d)`; of class 1 of two, `(n,)`.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(1)
+    >>> p = rng.random(10_000)
+    >>> y = (rng.random(10_000) < 0.25 + p / 2).astype(float)               # p is too sure
+    >>> judge = np.where(rng.random(10_000) < 0.9, y, 1 - y)
+    >>> y[rng.random(10_000) >= 0.04] = np.nan
+    >>> for name, found in few_labels(p, y, probability=0.04, proxy=judge).items():
+    ...     print(f"{name}: {found.interval.value:.3f} ± {found.half:.3f}, labels alone ± "
+    ...           f"{(found.alone.high - found.alone.low) / 2:.3f}")
+    accuracy: 0.608 ± 0.025, labels alone ± 0.040
+    too_sure: 0.142 ± 0.024, labels alone ± 0.040
+    brier: 0.502 ± 0.028, labels alone ± 0.044
+    log_score: 0.756 ± 0.039, labels alone ± 0.072
+    calibration_error: 0.159 ± 0.023, labels alone ± 0.043
+    """
+    forecasts = read_forecasts(P)
+    n, classes = forecasts.shape
+    given = np.asarray(y)
+    if given.shape != (n,) or given.dtype.kind not in "biuf":
+        raise OutcomeError(
+            f"outcomes have shape {given.shape} and type {given.dtype}, expected a class for each of {n} rows, or NaN."
+        )
+    known = ~np.isnan(given.astype(np.float64))
+    outcomes = np.where(known, given, 0).astype(np.int64)
+    if (wrong := (outcomes != np.where(known, given, 0)) | (outcomes < 0) | (outcomes >= classes)).any():
+        row = int(np.argmax(wrong))
+        raise OutcomeError.at(row, f"is {given[row]}, expected a class from 0 to {classes - 1}.", where="in row")
+    if not 0 < level < 1:
+        raise ParameterError.expected("level", level, "a number between 0 and 1")
+    soft = None if proxy is None else read_proxy(proxy, n, classes)
+    return few_measures(forecasts, outcomes, soft, read_labels(known, probability), level)
+
+
+def read_proxy(proxy: ArrayLike, rows: int, classes: int) -> Array:
+    """Return proxies as probabilities of each class, `(n, d)`."""
+    given = np.asarray(proxy)
+    if given.shape == (rows,) and given.dtype.kind in "biuf":
+        numbers = finite_array("proxy", given)
+        whole = (numbers == np.trunc(numbers)).all()
+        if not (numbers.min() >= 0 and numbers.max() <= (classes - 1 if whole else 1)) or not (whole or classes == 2):
+            hint = f"a class from 0 to {classes - 1}; or the probability of each class, (n, {classes})."
+            raise ParameterError(f"proxies range from {numbers.min():g} to {numbers.max():g}.", hint=hint)
+        return np.eye(classes)[numbers.astype(np.int64)] if whole else np.column_stack([1 - numbers, numbers])
+    if given.shape != (rows, classes):
+        raise ParameterError(f"proxy has shape {given.shape}, expected ({rows},), classes, or ({rows}, {classes}).")
+    try:
+        return read_forecasts(given)
+    except ForecastError as error:
+        raise ParameterError(f"a proxy is no probability: {error}") from None
+
+
+def few_measures(
+    forecasts: Array, outcomes: Integers, proxies: Array | None, labels: Labels, level: float
+) -> dict[str, Estimate]:
+    """Return the estimate of each measure, given valid rows; outcomes count where they are labelled."""
+    n = len(forecasts)
+    rows = np.arange(n)
+    top = forecasts.argmax(axis=1)
+    sure = forecasts[rows, top]
+    right = (outcomes == top).astype(np.float64)
+    judged = None if proxies is None else proxies[rows, top]
+    squares = (forecasts**2).sum(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = -np.log(forecasts)
+        log_proxy = None if proxies is None else np.where(proxies > 0, proxies * logs, 0.0).sum(axis=1)
+    values = {
+        "accuracy": (right, judged),
+        "too_sure": (sure - right, None if judged is None else sure - judged),
+        "brier": (
+            squares - 2 * forecasts[rows, outcomes] + 1,
+            None if proxies is None else squares - 2 * (forecasts * proxies).sum(axis=1) + 1,
+        ),
+        "log_score": (logs[rows, outcomes], log_proxy),
+    }
+    finite = {
+        name: (m, f)
+        for name, (m, f) in values.items()
+        if np.isfinite(m[labels.at]).all() and (f is None or np.isfinite(f).all())
+    }
+    found = {name: few_mean(m, f, labels, level) for name, (m, f) in finite.items()}
+    return found | {"calibration_error": _calibration_error(sure, right, judged, labels, level)}
+
+
+def few_mean(m: Array, f: Array | None, labels: Labels, level: float) -> Estimate:
+    """Return the estimate of a mean of valid rows."""
+    known = m[labels.at]
+    alone = _mean(known, None, labels)
+    both = alone if f is None else _mean(known, f, labels)
+    own, only = (_interval(tuned, known, labels, level) for tuned in (both, alone))
+    proxy = None if f is None else float(f.mean())
+    return Estimate(own, only, proxy, len(known), labels.rows, both.trust, both.fixed)
+
+
+def _mean(m: Array, f: Array | None, labels: Labels) -> _Tuned:
+    """Return the mean of all rows by those labelled, with `f` of all rows as a control."""
+    at, w, n = labels
+    tuning = w * (w - 1)  # the variance is that of all rows, and E[(1/π − 1)·residual²]
+    q = tuning if tuning.any() else w
+    q = q / q.sum()
+    centre = float(q @ m)
+    trust = 0.0
+    leverage = q
+    known = np.zeros(len(m)) if f is None else f[at]
+    if f is not None:
+        off = known - float(q @ known)
+        spread = float(q @ off**2)
+        if spread > 1e-12 * float(f.var() + known.var() + 1e-300):
+            trust = float(q @ (off * (m - centre))) / spread
+            leverage = q * (1 + off**2 / spread)
+    control = np.zeros(n) if f is None else trust * (f - float(q @ known))
+    rest = m - centre - control[at]
+    value = centre + float(control.mean()) + float(w @ rest) / n
+    wide = rest / np.sqrt(1 - np.minimum(leverage, 0.75))  # residuals are smaller than errors, by what was fitted
+    terms = control - control.mean()
+    # A good proxy is wrong in few labelled rows, or none: as many rows are added as make intervals of rare events cover
+    # (Agresti and Coull), in each of which it is as wrong as one that knows nothing would be in two.
+    about = float(q @ (m - centre) ** 2)
+    known_part = max(about - float(q @ rest**2), 0.0)
+    drawn = float((w * (w - 1)) @ wide**2) + _RARE * 4 * known_part * float(w @ (w - 1)) / len(m)
+    whole = float(terms @ terms) + 2 * float(terms[at] @ (w * wide)) + float(w @ wide**2) + drawn
+    whole -= float(w @ wide) ** 2 / n
+    variance = max(whole, 0.0) / n / (n - 1)
+    fixed = max(whole - drawn, 0.0) / whole if whole > 0 else 0.0
+    kish = float(w.sum()) ** 2 / float(w @ w)
+    # What a variance is worth that a few residuals make up: for normal ones as many degrees of freedom as labels.
+    squares = (w * wide) ** 2
+    sum_of = float(squares.sum())
+    varied = float(squares @ squares) - sum_of**2 / len(m)
+    worth = 2 * sum_of**2 / varied if varied > 0 else math.inf
+    return _Tuned(value, variance, min(fixed, 1.0), trust, max(min(kish - 1 - (trust != 0), worth), 1.0))
+
+
+def _interval(tuned: _Tuned, m: Array, labels: Labels, level: float) -> Interval:
+    from scipy.special import stdtrit  # imported when needed: SciPy takes long
+
+    half = float(stdtrit(tuned.freedom, (1 + level) / 2)) * math.sqrt(tuned.variance)
+    note = ""
+    if (labels.weight > 1).any() and half <= 0:
+        half = unseen(level) * max(float(np.ptp(m)), 1.0) / len(m)
+        note = "all labels agree: what is rarer than one in so many was not seen"
+    return Interval(tuned.value, tuned.value - half, tuned.value + half, level, note)
+
+
+def _calibration_error(sure: Array, right: Array, judged: Array | None, labels: Labels, level: float) -> Estimate:
+    """Return the root mean square gap of the most likely class over cells of its probability."""
+    cell, cells = _cells(sure, labels)
+    alone, _ = _square(sure, right, None, labels, cell, cells)
+    both, trust = (alone, 0.0) if judged is None else _square(sure, right, judged, labels, cell, cells)
+    proxy = None
+    if judged is not None:
+        size = sum_by(cell, np.ones(len(cell)), cells)
+        gap = sum_by(cell, judged - sure, cells) / np.maximum(size, 1)
+        proxy = math.sqrt(float(size @ gap**2) / len(cell))
+    return Estimate(_root(both, level), _root(alone, level), proxy, len(labels.at), labels.rows, trust)
+
+
+def _root(law: Law, level: float) -> Interval:
+    low, high = square_interval(law, level)
+    note = AT_ZERO if low <= 0 else ""
+    return Interval(math.sqrt(max(law.value, 0.0)), math.sqrt(low), math.sqrt(high), level, note)
+
+
+def _cells(sure: Array, labels: Labels) -> tuple[Integers, int]:
+    """Return the cell of each row: its value, if few values are stated; else cells of about as many labels each."""
+    most = min(max(len(labels.at) // _CELL, 1), _CELLS)
+    values, cell = np.unique(sure, return_inverse=True)
+    if len(values) <= most:
+        return cell, len(values)
+    known = np.sort(sure[labels.at])
+    cuts = np.unique(known[np.arange(1, most) * len(known) // most])
+    return np.searchsorted(cuts, sure, side="right"), len(cuts) + 1
+
+
+def _square(
+    sure: Array, right: Array, judged: Array | None, labels: Labels, cell: Integers, cells: int
+) -> tuple[Law, float]:
+    """Return the law of the mean squared gap of the cells, and λ."""
+    at, w, n = labels
+    home = cell[at]
+    count = sum_by(home, np.ones(len(at)), cells)
+    total = sum_by(home, w, cells)
+    full = count > 1
+    gap = (right - sure)[at]
+    control = np.zeros(n) if judged is None else judged - sure
+    size = sum_by(cell, np.ones(n), cells)
+    with np.errstate(invalid="ignore", divide="ignore"):
+
+        def inside(values: Array) -> Array:
+            return np.where(full, sum_by(home, w * values, cells) / total, 0.0)
+
+        off = control[at] - inside(control[at])[home]
+        used = full[home]
+        q = np.where(used, w * np.maximum(w - 1, 1e-9), 0.0)
+        spread = float(q @ off**2)
+        trust = float(q @ (off * (gap - inside(gap)[home]))) / spread if spread > 0 else 0.0
+        rest = gap - trust * control[at]
+        mean = inside(rest)
+        over_rows = sum_by(cell, control, cells) / np.maximum(size, 1)
+        found = np.where(full, mean + trust * over_rows, 0.0)
+        noise = sum_by(home, (w * (rest - mean[home])) ** 2, cells) / total**2 * count / (count - 1)
+        moved = trust**2 * sum_by(cell, (control - over_rows[cell]) ** 2, cells) / np.maximum(size, 1) ** 2
+        noise = np.where(full, noise + moved, 0.0)
+    share = size / n
+    plain = float(share @ found**2)
+    scale = float(share**2 @ (found**2 * noise)) / plain if plain > 0 else 0.0
+    freedom = float((share * noise) @ (share * noise)) / scale**2 if scale > 0 else 0.0
+    return Law(float(share @ (found**2 - noise)), plain, scale, freedom), trust
+
+
+class LabelWeights(NamedTuple):
+    """What rounds with labels weigh.
+
+    Attributes
+    ----------
+    weights
+        The weight of each.
+    clipped
+        How many would have weighed more: if that is not 0, rounds that are rarely labelled count too little.
+    """
+
+    weights: Array
+    clipped: int
+
+
+def label_weights(probability: ArrayLike, *, typical: float | None = None, most: float = 10.0) -> LabelWeights:
+    """Return the weights with which a corrector learns from labels that were drawn: `typical/probability`, clipped.
+
+    For `update(y, weight=...)`, `update_many(..., weights=...)` and `fit`. `1/probability` itself would make a
+    corrector believe that every unlabelled row had been seen, and so follow its few labels too closely; these weigh 1
+    on average.
+
+    Parameters
+    ----------
+    probability
+        With which each round was drawn to be labelled.
+    typical
+        The probability at which a label weighs 1; by default such that these weigh 1 on average.
+    most
+        The largest weight: a single label should not outweigh ten.
+
+    Examples
+    --------
+    >>> label_weights([0.02, 0.02, 0.2]).weights.round(3)
+    array([1.429, 1.429, 0.143])
+    >>> label_weights([0.02, 0.0005], typical=0.02)
+    LabelWeights(weights=array([ 1., 10.]), clipped=1)
+    """
+    pi = np.atleast_1d(finite_array("probability", probability))
+    if pi.ndim != 1 or not ((pi > 0) & (pi <= 1)).all():
+        hint = "a row that could not be drawn has no label."
+        raise ParameterError.expected("probability", probability, "numbers above 0, and 1 at most", hint=hint)
+    if typical is not None and not 0 < typical <= 1:
+        raise ParameterError.expected("typical", typical, "a probability above 0")
+    limit = positive_number("most", most)
+    unit = len(pi) / float((1 / pi).sum()) if typical is None and len(pi) else typical or 1.0
+    weights = unit / pi
+    return LabelWeights(np.minimum(weights, limit), int((weights > limit).sum()))
