@@ -8,8 +8,10 @@ the rest are acted on, row by row: as they are, by a threshold that scikit-learn
 from __future__ import annotations
 
 import argparse
+import math
 import time
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -160,8 +162,8 @@ def speed() -> None:
     print("\n| a round of | µs |\n| --- | --- |")
     rng = np.random.default_rng(0)
     space = tc.Simplex(10)
-    P = rng.dirichlet(np.ones(10), 3000)
-    y = (rng.random((3000, 1)) > P.cumsum(axis=1)).sum(axis=1).clip(0, 9)
+    P = rng.dirichlet(np.ones(10), 1000)
+    y = (rng.random((1000, 1)) > P.cumsum(axis=1)).sum(axis=1).clip(0, 9)
     losses = tc.Losses(space, rng.random((3, 10)))
     made = {
         "vector scaling, ten classes": tc.VectorScaling(space),
@@ -173,10 +175,14 @@ def speed() -> None:
         ),
     }
     played(tc.VectorScaling(space), P[:10], y[:10])  # compiles
-    for name, corrector in made.items():
-        begin = time.perf_counter()
-        played(corrector, P, y)
-        print(f"| {name} | {1e6 * (time.perf_counter() - begin) / len(P):.0f} |", flush=True)
+    best = dict.fromkeys(made, math.inf)
+    for _ in range(5):  # the best of five, in turn: other processes disturb
+        for name, corrector in made.items():
+            begin = time.perf_counter()
+            played(deepcopy(corrector), P, y)
+            best[name] = min(best[name], time.perf_counter() - begin)
+    for name, seconds in best.items():
+        print(f"| {name} | {1e6 * seconds / len(P):.0f} |", flush=True)
 
 
 if __name__ == "__main__":

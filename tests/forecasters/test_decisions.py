@@ -142,7 +142,7 @@ def test_games_are_solved_as_by_highs(gains: Array) -> None:
     least = np.r_[np.zeros(d), -1.0]
     rows = np.c_[-gains, np.ones(n)]
     bounds = [(0, 1)] * d + [(None, None)]
-    value = -linprog(least, rows, np.zeros(n), np.r_[np.ones(d), 0.0][None], [1], bounds).fun
+    value = -(linprog(least, rows, np.zeros(n), np.r_[np.ones(d), 0.0][None], [1], bounds).fun or 0.0)
     assert p.sum() == pytest.approx(1)
     assert (gains @ p).min() == pytest.approx(value, abs=1e-8)
     assert (x @ gains).max() == pytest.approx(value, abs=1e-8)

@@ -16,6 +16,7 @@ from treecal.cli._terminal import Exit, emit, page, say, table
 from treecal.correctors import AutoCorrector, GuardedCorrector
 from treecal.exceptions import ParameterError
 from treecal.forecast import DecisionForecast
+from treecal.forecasters import BUDGET
 from treecal.geometry import Simplex, renormalised
 from treecal.io import find_probabilities, new_file, open_source, read_outcomes, write_csv
 from treecal.measures import Losses
@@ -30,7 +31,7 @@ def decide(
     outcome: str = "outcome",
     classes: str | None = None,
     raw: bool = False,
-    budget: float | None = None,
+    budget: float = BUDGET,
     decimal: Decimal = ".",
     on_error: OnInvalid = "stop",
     output: Path | None = None,
@@ -60,7 +61,7 @@ def decide(
     raw
         Act on the probabilities themselves under guard, without correcting them.
     budget
-        How much room wrong advice has before it is replaced; by default 0.1.
+        How much room wrong advice has before it is replaced.
     output
         CSV file for the advice: the row's number, what the probabilities as they are call for, the action advised, and
         the weight of each action, where it is to be drawn at random.
@@ -77,8 +78,7 @@ def decide(
         space = Simplex(classes=[str(name) for name in rows.classes or rows.labels])
         losses = Losses(space, read_losses(loss))
         corrector = None if raw else AutoCorrector(space)
-        more = {} if budget is None else {"budget": budget}
-        guarded = GuardedCorrector(space, corrector=corrector, losses=losses, scores=None, **more)
+        guarded = GuardedCorrector(space, corrector=corrector, losses=losses, scores=None, budget=budget)
         costs = losses.tables[0].costs
         paid = np.zeros(2)  # as it is, and as advised
         always = np.zeros(len(costs))

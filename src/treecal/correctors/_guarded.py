@@ -126,7 +126,7 @@ class GuardedCorrector(Corrector):
         shelf = Shelf(book, book.empty()) if self.losses is None else None
         single = isinstance(of, Losses) and of.names is None
         self._now: _Now = inner, (guard,) * (len(of.tables[0].actions) if single else 1), shelf  # type: ignore[union-attr]
-        self._asked: tuple[Any, Array, Array] | None = None  # the corrector, and what it made of a forecast
+        self._asked: tuple[Any, Array, Array, int] | None = None
 
     @property
     def corrector(self) -> Corrector | None:
@@ -148,36 +148,32 @@ class GuardedCorrector(Corrector):
         """True: the guarantee is one of rounds in order."""
         return True
 
-    def _corrected(self, forecast: Array) -> Array:
-        """Return what the corrector makes of a forecast."""
-        corrector = self._now[0]
+    def _corrected(self, forecast: Array) -> tuple[Array, int]:
+        """Return what the corrector makes of a forecast, and the number of the guard that decides about it."""
+        corrector, guards, _ = self._now
         asked = self._asked
         if asked is None or asked[0] is not corrector or asked[1] is not forecast:
             point = forecast if corrector is None else corrector._announced(forecast, None).mean
-            self._asked = asked = corrector, forecast, point
-        return asked[2]
+            number = 0 if len(guards) == 1 or self.losses is None else self.losses.tables[0].best(point)
+            self._asked = asked = corrector, forecast, point, number
+        return asked[2:]
 
     def _choice(self, shelf: Shelf, forecast: Array) -> Candidate:
-        return shelf.choice((self._now[0], forecast), lambda: self._corrected(forecast))
-
-    def _guard_of(self, forecast: Array) -> int:
-        """Return the number of the guard that decides about a forecast."""
-        _, guards, _ = self._now
-        return 0 if len(guards) == 1 or self.losses is None else self.losses.tables[0].best(self._corrected(forecast))
+        return shelf.choice((self._now[0], forecast), lambda: self._corrected(forecast)[0])
 
     def _announce(self, forecast: Array) -> Forecast:
         _, guards, shelf = self._now
-        guard = guards[self._guard_of(forecast)]
-        if not guard.open:
-            return guard.safe.predict()
         if shelf is not None or self.losses is None:
             assert shelf is not None
-            return self._point(shelf.point(self._choice(shelf, forecast)))
-        return DecisionForecast(self._point(self._corrected(forecast)), self.losses)
+            guard = guards[0]
+            return self._point(shelf.point(self._choice(shelf, forecast))) if guard.open else guard.safe.predict()
+        point, number = self._corrected(forecast)
+        guard = guards[number]
+        return DecisionForecast(self._point(point), self.losses) if guard.open else guard.safe.predict()
 
     def _after(self, forecast: Array, outcome: Array) -> dict[str, Any]:
         (corrector, guards, shelf), announced = self._now, self._announce(forecast)
-        number = self._guard_of(forecast)
+        number = 0 if shelf is not None else self._corrected(forecast)[1]
         guard = guards[number]
         if guard.open and shelf is not None:
             shelf = shelf.after(self._choice(shelf, forecast), outcome)
@@ -300,7 +296,7 @@ class GuardedCorrector(Corrector):
     def methods(cls) -> dict[str, Callable[..., Corrector]]:
         """Return the model under guard, as it is and after scaling."""
 
-        def scaled(space: ConvexSet) -> GuardedCorrector:
-            return cls(space, corrector=VectorScaling(space))
+        def scaled(space: ConvexSet, *, losses: Any = None) -> GuardedCorrector:
+            return cls(space, corrector=VectorScaling(space), losses=losses)
 
         return super().methods() | {"vector-then-guarded": scaled}

@@ -76,7 +76,7 @@ class Rationed(Corrector):
         space: ConvexSet,
         losses: Any,
         *,
-        at_most: Mapping[Action, float] | Iterable[tuple[Action, float]],
+        at_most: Mapping[Any, float] | Iterable[tuple[Action, float]],
         corrector: Corrector | None = None,
         scores: Scored | None = "binned",
         tolerance: float = 1e-6,
@@ -126,7 +126,7 @@ class Rationed(Corrector):
     def _announce(self, forecast: Array) -> Forecast:
         corrector, state = self._now
         point = forecast if corrector is None else corrector._announced(forecast, None).mean
-        priced = Losses(self.space, self.losses.costs + state.prices[:, None], actions=self.losses.actions)
+        priced = Losses(self.losses.space, self.losses.costs + state.prices[:, None], actions=self.losses.actions)
         return DecisionForecast(self._point(point), priced)
 
     def _after(self, forecast: Array, outcome: Array) -> dict[str, Any]:
@@ -136,7 +136,8 @@ class Rationed(Corrector):
         (table,) = self.losses.tables
         step = STEP * table.span
         prices = np.where(self._limited, np.maximum(state.prices + step * (shares - self._rates), 0.0), 0.0)
-        regrets = state.regrets + (shares[:, None] * table.moves(outcome)).ravel()
+        each = table.scaled_under(outcome)
+        regrets = state.regrets + (shares[:, None] * (each[:, None] - each)).ravel()
         if corrector is not None:
             corrector = corrector._learned(forecast, outcome)
         return {"_now": (corrector, Rations(prices, state.used + shares, regrets))}

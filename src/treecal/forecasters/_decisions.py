@@ -199,7 +199,7 @@ class Decisions(Forecaster):
         sizes = [table.size for table in self._none.tables]
         parts = np.split(state.regrets, np.add.accumulate(sizes)[:-1])
         tables = (part.reshape(table.shape) for part, table in zip(parts, self._none.tables, strict=True))
-        return Regrets(self.losses, state.rounds, tuple(tables))
+        return Regrets.of(self.losses, state.rounds, tuple(tables))
 
     def _announce(self) -> Forecast:
         return self._announced_after(self._state)

@@ -13,7 +13,7 @@ import numpy as np
 from treecal._states import check_array, check_count, check_names
 from treecal._typing import Array
 from treecal.exceptions import SnapshotError
-from treecal.forecast import Forecast, advised
+from treecal.forecast import Forecast
 from treecal.geometry import ConvexSet
 from treecal.measures import Losses
 
@@ -26,26 +26,37 @@ class Regrets(NamedTuple):
     losses: Losses
     rounds: int
     tables: tuple[Array, ...]
+    total: float = 0.0
+    """The swap regret, in the loss's own unit; of several decisions the greatest, in units of their spans."""
 
     @classmethod
     def empty(cls, losses: Losses) -> Regrets:
         """Return the regrets of no rounds."""
         return cls(losses, 0, tuple(np.zeros((len(table.actions),) * 2) for table in losses.tables))
 
-    def each(self) -> list[float]:
-        """Return the swap regret of each decision: what the best other action for each action would have saved."""
-        return [float(np.add.accumulate(np.maximum(table.max(axis=1), 0.0))[-1]) for table in self.tables]
-
-    @property
-    def total(self) -> float:
-        """The swap regret, in the loss's own unit; of several decisions the greatest, in units of their spans."""
-        return self.losses.unit * max(self.each())
+    @classmethod
+    def of(cls, losses: Losses, rounds: int, tables: tuple[Array, ...]) -> Regrets:
+        """Return regrets with what they add up to: what the best other action for each would have saved."""
+        most = 0.0
+        for table in tables:
+            total = 0.0
+            for saved in table.max(axis=1).tolist():  # never below 0, which is on the diagonal
+                total += saved
+            most = max(most, total)
+        return cls(losses, rounds, tables, losses.unit * most)
 
     def after(self, x: Forecast, outcome: Array) -> Regrets:
         """Return the regrets after one more round, in which this was announced."""
-        every = zip(self.tables, self.losses.tables, advised(x, self.losses), strict=True)
-        tables = tuple(regrets + shares[:, None] * table.moves(outcome) for regrets, table, shares in every)
-        return Regrets(self.losses, self.rounds + 1, tables)
+        after = []
+        points = list(zip(x._points, x._weights.tolist(), strict=True))
+        for regrets, table in zip(self.tables, self.losses.tables, strict=True):
+            now = regrets.copy()
+            costs = table.scaled_under(outcome)
+            for point, weight in points:
+                action = table.best(point)
+                now[action] += weight * (costs[action] - costs)
+            after.append(now)
+        return Regrets.of(self.losses, self.rounds + 1, tuple(after))
 
     def get_state(self) -> dict[str, Any]:
         """Return the state, as an array and a number."""
@@ -62,7 +73,7 @@ class Regrets(NamedTuple):
         for table in tables:
             if np.abs(table).max() > state["rounds"] * (1 + 1e-9) or table.diagonal().any():
                 raise SnapshotError(f"the regrets are not those of {state['rounds']} rounds.")
-        return Regrets(self.losses, int(state["rounds"]), tables)
+        return Regrets.of(self.losses, int(state["rounds"]), tables)
 
 
 def balanced(flow: Array) -> Array:

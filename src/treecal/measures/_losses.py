@@ -52,11 +52,9 @@ class LossTable(NamedTuple):
         """Return the action of least expected cost under a forecast, `(d,)`: of equal ones the first."""
         return int(_added(self.costs * point).argmin())
 
-    def moves(self, outcome: Array) -> Array:
-        """Return by how much each action costs more than each other under an outcome, `(a, a)`, in units of `span`."""
-        each = _added(self.scaled * outcome)
-        moves: Array = each[:, None] - each
-        return moves
+    def scaled_under(self, outcome: Array) -> Array:
+        """Return what each action costs under an outcome, `(a,)`, in units of `span`."""
+        return _added(self.scaled * outcome)
 
 
 class Losses(Value):

@@ -43,7 +43,7 @@ class Part(Struct, forbid_unknown_fields=True, frozen=True):
     """A corrector or forecaster by its registered name, with options for its constructor."""
 
     name: str
-    options: dict[str, bool | int | float | str | None] = {}
+    options: dict[str, bool | int | float | str | list[Any] | dict[str, Any] | None] = {}
 
 
 class Watch(Struct, forbid_unknown_fields=True, frozen=True):
