@@ -335,7 +335,14 @@ class DecisionForecast(Forecast):
 
 
 def advised(x: Forecast, losses: Losses) -> list[Array]:
-    """Return for each decision the weight of each action under a forecast, `(a,)`."""
+    """Return for each decision the weight of each action under a forecast, `(a,)`.
+
+    Examples
+    --------
+    >>> import treecal as tc
+    >>> advised(Forecast([[0.9, 0.1]]), tc.Losses(tc.Simplex(2), [[0, 4], [1, 1]]))
+    [array([1., 0.])]
+    """
     found = [np.zeros(len(table.actions)) for table in losses.tables]
     for point, weight in zip(x._points, x._weights.tolist(), strict=True):
         for shares, table in zip(found, losses.tables, strict=True):

@@ -126,6 +126,13 @@ class ActionPayoff:
         What that would have saved, per row of this action, with an interval.
     chance
         What would be saved if the forecasts were right.
+
+    Examples
+    --------
+    >>> umbrella = np.array([[0, 4], [1, 1]])
+    >>> payoff = Payoff(umbrella, np.array([[50, 50], [0, 0]]), np.array([[80, 20], [0, 0]]), names=("go", "take it"))
+    >>> [(each.action, each.rows, each.better, each.saved.value) for each in payoff.actions]
+    [('go', 100.0, 'take it', 1.0), ('take it', 0.0, 'take it', 0.0)]
     """
 
     action: Action
