@@ -52,7 +52,7 @@ def _run(page: Path) -> None:
                 raise AssertionError(f"{page}:{line}: the code prints\n{got}\nbut the page says\n{expected}")
 
 
-LONG = {ROOT / "docs/howto/river.md"}  # thousands of rounds in River's own loop
+LONG = {ROOT / "docs/howto/river.md", ROOT / "docs/gallery.md"}  # thousands of rounds in River's loop; seven pictures
 
 
 @pytest.mark.parametrize(
@@ -88,3 +88,11 @@ def test_right_pages_pass(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("- item\n\n  ```python\n  x = 1.25\n  ```\n\n```python\nprint(x)\n```\n\n```text\n1.2...\n```\n")
     run(page)
+
+
+def test_pictures_of_the_gallery_are_those_that_its_code_saves() -> None:
+    page = (ROOT / "docs/gallery.md").read_text("utf-8")
+    saved = re.findall(r'^    save\(figure, "([\w-]+)"\)$', page, re.M)
+    assert len(saved) > 5
+    assert re.findall(r"^!\[.*\]\(gallery/([\w-]+)\.svg\)$", page, re.M) == saved
+    assert sorted(path.stem for path in (ROOT / "docs/gallery").iterdir()) == sorted(saved)

@@ -68,8 +68,32 @@ def test_the_source_distribution_has_all(folder: str, built: tuple[set[str], set
     assert expected <= built[1]
 
 
-def test_the_source_distribution_can_be_made_and_tested(built: tuple[set[str], set[str]]) -> None:
-    assert {"Makefile", "constraints.txt", "pyproject.toml", "zensical.toml", "README.md", "LICENSE"} <= built[1]
+def test_the_source_distribution_has_nothing_else(built: tuple[set[str], set[str]]) -> None:
+    """Folders, the list of files in pyproject.toml, and what hatchling adds."""
+    packing = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]["targets"]["sdist"]
+    listed = {name for name in packing["include"] if (ROOT / name).is_file()}
+    assert {"Makefile", "constraints.txt", "zensical.toml", "README.md", "LICENSE"} <= listed <= built[1]
+    folders = tuple(f"{name}/" for name in packing["include"] if (ROOT / name).is_dir())
+    others = {name for name in built[1] if "." in name and not name.startswith(folders)}
+    assert others <= listed | {"PKG-INFO", "pyproject.toml", ".gitignore", "hatch_build.py"}
+    assert not [name for name in built[1] if re.search(r"__pycache__|\.pyc$|node_modules|\.(log|orig|rej|swp)$", name)]
+
+
+def test_the_description_of_the_package_has_no_link_that_leads_nowhere_on_an_index(packed: tuple[Path, Path]) -> None:
+    with zipfile.ZipFile(packed[0]) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        metadata = archive.read(name).decode()
+    assert "Description-Content-Type: text/markdown" in metadata
+    description = metadata.partition("\n\n")[2]
+    readme = (ROOT / "README.md").read_text("utf-8")
+    links = re.findall(r"\]\(([^)]*)\)", description)
+    assert len(links) == len(re.findall(r"\]\(", readme))
+    assert [link for link in links if not link.startswith("https://")] == []
+    site = PROJECT["urls"]["Documentation"]
+    for link in links:
+        page = link.removeprefix(site).partition("#")[0]
+        if link.startswith(site) and page != "audit.html":  # which `make docs` makes
+            assert (ROOT / "docs" / re.sub(r"\.html$", ".md", page)).is_file(), link
 
 
 def test_the_same_commit_makes_the_same_bytes(packed: tuple[Path, Path], tmp_path: Path) -> None:

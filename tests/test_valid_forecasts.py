@@ -52,7 +52,7 @@ def by_file(p: Any, path: Path, **options: Any) -> float:
     else:
         rows = "".join(f"{a!r},{b!r},{y}\n" for (a, b), y in zip(rows_of(p).tolist(), Y.tolist(), strict=True))
         path.write_text(f"a,b,y\n{rows}", encoding="utf-8")
-    found = tc.audit(path, **columns, **options)
+    found: tc.auditing.Audit = tc.audit(path, **columns, **options)
     assert found.whole.exact is not None
     points = {tuple(row) for row in (np.maximum(rows_of(p), 0.0) + 0.0).tolist()}
     assert found.whole.exact.forecasts == len(points)

@@ -62,7 +62,7 @@ def _lock_range(held: int) -> None:
 
 
 def wait_to_write(stream: TextIO) -> None:
-    """Wait until a pipe or a terminal takes what is written; where that cannot be told, do not wait."""
+    """Wait until a pipe or a terminal takes what is written; where nothing says so, do not wait."""
     if not WINDOWS:
         with suppress(OSError, ValueError):  # it is in memory, or closed, as writing will tell
             select.select([], [stream], [])

@@ -41,6 +41,10 @@ class TreeCalError(ValueError):
         self.hint = hint
 
 
+Reason = str | TreeCalError
+"""Why a row is invalid: in words, or an error, which may have a hint."""
+
+
 class _RoundError(TreeCalError):
     """Invalid input in one round: its (1-based) number, 0 if it is not about one round, and the problem."""
 
@@ -148,9 +152,11 @@ class FileError(TreeCalError):
     """A file or table that cannot be read or written, or an invalid row in it."""
 
     @classmethod
-    def at(cls, name: str, row: int, line: int | None, problem: str, *, hint: str | None = None) -> FileError:
-        """Name the (1-based) row, and in a text file its line."""
+    def at(cls, name: str, row: int, line: int | None, problem: Reason, *, hint: str | None = None) -> FileError:
+        """Name the (1-based) row, and in a text file its line; the hint may be that of the problem."""
         where = f"row {row:,}" if line is None else f"line {line:,} (row {row:,})"
+        if isinstance(problem, TreeCalError):
+            return cls(f"{name}, {where}: {problem.message}", hint=problem.hint or hint)
         return cls(f"{name}, {where}: {problem}", hint=hint)
 
 

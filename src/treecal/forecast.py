@@ -68,7 +68,7 @@ class Forecast:
                 raise ForecastError(f"points has shape {p.shape}, expected one point or more.")
             w = uniform(len(p)) if weights is None else finite_array("weights", weights, ndim=1)
         except TreeCalError as error:
-            raise ForecastError(str(error)) from None
+            raise ForecastError(error.message, hint=error.hint) from None
         if w.shape != p.shape[:1]:
             raise ForecastError(f"there are {len(p)} points and {w.shape[0]} weights, expected one each.")
         if w.min() < 0:

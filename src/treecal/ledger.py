@@ -172,7 +172,7 @@ class Ledger(Configured):
             return float(self._now[0][1].sum())
 
     def record(
-        self, forecast: Forecast | ArrayLike | Mapping[str, float], outcome: ArrayLike, *, weight: float = 1.0
+        self, forecast: Forecast | ArrayLike | Mapping[Any, Any], outcome: ArrayLike, *, weight: float = 1.0
     ) -> None:
         """Record one round: the forecast and the outcome. Invalid input raises and records nothing.
 
@@ -221,7 +221,7 @@ class Ledger(Configured):
             waiting[place : place + 1] = [entry]  # the ledger's list no longer, if it was settled in the meantime
             self._settle_some(len(forecast))
 
-    def _checked(self, forecast: Forecast | ArrayLike | Mapping[str, float]) -> Forecast:
+    def _checked(self, forecast: Forecast | ArrayLike | Mapping[Any, Any]) -> Forecast:
         """Return the forecast, known to lie in the set."""
         space = self.space
         if isinstance(forecast, Forecast):
@@ -237,7 +237,7 @@ class Ledger(Configured):
 
     def record_many(
         self,
-        forecasts: ArrayLike,
+        forecasts: ArrayLike | Mapping[Any, Any],
         outcomes: ArrayLike | Sequence[Any],
         *,
         weights: ArrayLike | None = None,
@@ -249,7 +249,7 @@ class Ledger(Configured):
         Parameters
         ----------
         forecasts
-            Points, `(n, d)`.
+            Points, `(n, d)`; on a `Cdf` also a table of quantiles, members, or means and standard deviations.
         outcomes
             Points, `(n, d)`; on a simplex also the classes, by their indices or names, `(n,)`.
         weights
@@ -456,9 +456,6 @@ class Ledger(Configured):
 
     def _prepared(self, state: dict[str, Any]) -> Resume:
         """Check a state; return what puts it in place."""
-        if isinstance(state, dict) and "weight" not in state and "rounds" in state:  # before rounds had weights
-            check_count("rounds", state["rounds"])
-            state = {**state, "weight": np.array([state["rounds"], 0.0])}
         check_names("the ledger", state, ("rounds", "weight", "points", "keys", "totals"))
         rounds = state["rounds"]
         points = state["points"]

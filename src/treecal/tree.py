@@ -152,7 +152,7 @@ class Tree:
             raise HorizonError(
                 f"round {rounds} is beyond the horizon: arity {self.arity} and depth {self.depth} make "
                 f"{self.arity**self.depth} rounds.",
-                hint="a greater depth, or none: without depth= the tree grows with the stream.",
+                hint="a greater depth, or none: a tree without a depth grows with the stream.",
             )
 
     def check_countable(self) -> None:
@@ -166,7 +166,7 @@ class Tree:
                 "depth",
                 self.depth,
                 f"at most {most} for arity {self.arity}: rounds are counted in 64 bits",
-                hint="without depth= the tree grows as long as the stream does.",
+                hint="a tree without a depth grows as long as the stream does.",
             )
 
 

@@ -684,7 +684,7 @@ def test_times_and_limits(tmp_path: Path) -> None:
     rows += [closing(2) | {"day": "2026-10-09"}, closing(1) | {"day": "2026-10-09"}]
     done = recalibrate(*arguments, stdin=text(rows))
     assert done.code == 0
-    assert done.err.endswith("1 forecast is void; 1 outcome came too late.\n")
+    assert done.err.endswith("1 forecast is void; 1 outcome arrived too late.\n")
     found = recalibrate(*arguments, "--json", stdin=text(rows)).lines[-1]
     assert (found["waiting"], found["void"], found["too_late"]) == (0, 1, 1)
     for row, words in (
@@ -697,7 +697,7 @@ def test_times_and_limits(tmp_path: Path) -> None:
     refused(recalibrate("--limit", 0), "--limit is 0")
     refused(run("forecast", *TWO, "--limit", 7), "--limit are for forecasts with ids", "--id")
     done = run("forecast", *TWO, "--id", "id", "--limit", 1, stdin=text([{"id": 1}, {"id": 2}, closing(1)]))
-    assert done.err == "treecal: 1 forecast awaits its outcome; 1 forecast is void; 1 outcome came too late.\n"
+    assert done.err == "treecal: 1 forecast awaits its outcome; 1 forecast is void; 1 outcome arrived too late.\n"
     snapshot = tmp_path / "s"
     for limit, code in ((None, 0), (1, 2), (7, 0), (None, 0)):  # given later, it holds from then on
         stdin = text([opening(1), opening(2)])

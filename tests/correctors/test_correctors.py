@@ -37,7 +37,7 @@ def test_bad_input_names_the_round_and_changes_nothing(make: str | None) -> None
         for bad in bad_outcomes(space).values():
             with pytest.raises(ForecastError, match=f"forecast at round {t + 1} "):
                 f.predict(bad)
-        with pytest.raises(OutcomeError, match=f"round {t + 1} came before its forecast(.|\n)*predict"):
+        with pytest.raises(OutcomeError, match=f"round {t + 1} arrived before its forecast(.|\n)*predict"):
             f.update(y)
         assert state.dumps(f) == before
         x = f.predict(b)

@@ -29,7 +29,7 @@ def test_a_closed_round_does_not_come_back() -> None:
     elsewhere(lambda: f.predict([0.6, 0.4]))
     f.update(1)
     f.update(0)  # the only one that is open
-    with pytest.raises(OutcomeError, match="came before its forecast"):
+    with pytest.raises(OutcomeError, match="arrived before its forecast"):
         f.update(1)
     assert f.rounds == 2
     f.predict([0.9, 0.1])

@@ -109,7 +109,7 @@ def test_a_forecast_that_is_refused_opens_no_round() -> None:
         before = everything(f)
         with pytest.raises(HorizonError):
             f.predict(high)
-        with pytest.raises(OutcomeError, match="came before its forecast"):
+        with pytest.raises(OutcomeError, match="arrived before its forecast"):
             f.update([0, 1])
         assert everything(f) == before
         f.predict(low)

@@ -69,7 +69,7 @@ MAKES: dict[str, Make] = {
     "three classes, error": lambda: tc.Guarded(THREE, safe=tc.Harmonic(THREE, block=7), error=0.2),
     "three classes, tree": lambda: tc.Guarded(THREE, safe=tc.TreeCal(THREE), budget=0.05),
     "another tree": lambda: tc.Guarded(THREE, safe=tc.TreeCal(THREE, arity=2, start=[1.0, 0.0, 0.0]), error=0.3),
-    "small books": lambda: tc.Guarded(THREE, eager=tc.Codebook(tc.Tracker(THREE), sizes=[5, 30, 90], capacity=3)),
+    "small books": lambda: tc.Guarded(THREE, eager=tc.Codebook(tc.Tracker(THREE, period=9), capacity=3)),
     "two classes": lambda: tc.Guarded(TWO),
     "two classes, l2": lambda: tc.Guarded(TWO, norm="l2", safe=tc.BinaryGrid(TWO, bins=7), error=0.1),
     "box": lambda: tc.Guarded(tc.Box([-1.0, 0.0], [1.0, 5.0]), error=0.5),
@@ -188,11 +188,11 @@ def test_memory_follows_the_points_that_are_kept() -> None:
     rng, everyone = np.random.default_rng(0), np.arange(200)
     for _ in range(60):
         many.learn(everyone, rng.choice(3, size=200, p=[0.6, 0.3, 0.1]))
-    room, used = many._pool.numbers[:, 1], many._pool.used.max(axis=1)
+    room, used = many._pool.numbers[:, 1], many._pool.used
     assert (room >= used).all()
     assert room.sum() <= 1.5 * used.sum() + 2 * 200
-    assert len(many._pool.sizes) / 2 <= 1.5 * room.sum() + 3 * 200 + 512
-    assert many.nbytes < 200 * 4_000
+    assert len(many._pool.sizes) <= 1.5 * room.sum() + 3 * 200 + 512
+    assert many.nbytes < 200 * 5_500
 
 
 def broken(state: dict[str, Any], name: str, change: Callable[[Array], Any]) -> dict[str, Any]:
@@ -205,7 +205,7 @@ def broken(state: dict[str, Any], name: str, change: Callable[[Array], Any]) -> 
     return state
 
 
-PLACES = ("safe_rounds", "last", "lead", "used", "announced", "slots")
+PLACES = ("safe_rounds", "past", "used", "announced", "contexts", "slots", "longer")
 """What compiled code uses as places in arrays, or to count them."""
 
 
@@ -223,7 +223,8 @@ def test_states_that_cannot_be_are_refused(make: Make) -> None:
             lambda a: a * np.nan,
         ]
         if name in PLACES:
-            changes += [lambda a: np.full_like(a, 2**30), lambda a: np.full_like(a, -(2**30))]
+            changes += [lambda a: np.full_like(a, np.iinfo(a.dtype).max)]
+            changes += [lambda a: np.full_like(a, np.iinfo(a.dtype).min)] * (state[name].dtype != np.uint8)
         for change in changes:
             with pytest.raises(SnapshotError):
                 pairs.streams.resumed(broken(state, name, change))

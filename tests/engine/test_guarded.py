@@ -148,8 +148,8 @@ def test_grids_with_other_bins_and_sources_with_other_books() -> None:
     for bins in (1, 2, 7):
         safe = tc.BinaryGrid(space, bins=bins)
         assert_same(partial(tc.Guarded, space, safe=safe, error=0.1), outcomes[:200], more=outcomes[200:])
-    for sizes, capacity in (([20], 3), ([1, 400], 2), ([5, 30, 90, 300], 40)):
-        book = tc.Codebook(tc.Tracker(space), sizes=sizes, capacity=capacity)
+    for period, capacity in ((None, 3), (60, 2), (120, 40)):
+        book = tc.Codebook(tc.Tracker(space, period=period), capacity=capacity)
         assert_same(partial(tc.Guarded, space, eager=book), outcomes[:200], more=outcomes[200:])
 
 

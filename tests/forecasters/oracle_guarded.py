@@ -14,25 +14,57 @@ from tests.oracle import Mixture, Point, calibration
 Vector = list[float]
 HALF_LIVES = [3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, math.inf]
 GAMMA = 0.002
+PERIODS = [24, 28, 30, 48, 52, 60, 96, 144, 168, 288, 336, 365]
 
 
 class LiteralTracker:
-    """Averages with half-lives, the law given the last class, and fixed share on the factor of each expert."""
+    """Averages with half-lives, laws of order, seasons, and fixed share on the factor of each expert."""
 
-    def __init__(self, centre: Sequence[float], *, classes: bool, diameter: float) -> None:
+    def __init__(self, centre: Sequence[float], *, classes: bool, diameter: float, period: int | None = None) -> None:
         self.centre, self.classes, self.diameter = list(centre), classes, diameter
-        self.t, self.last = 0, -1
+        self.t = 0
         self.means = [list(centre) for _ in HALF_LIVES]
-        self.after: dict[int, list[Vector]] = {}  # the outcomes that followed each class
-        self.with_law = classes and len(self.centre) <= 100
-        self.count = len(HALF_LIVES) + self.with_law
+        self.past: list[int] = []  # the classes
+        self.after: dict[tuple[int, ...], list[Vector]] = {}  # the outcomes that followed a context that is kept
+        self.with_laws = classes and len(self.centre) <= 100
+        self.most = max(len(self.centre) + 1, 4096 // len(self.centre))
+        self.periods = [list(range(2, 15)), PERIODS if period is None else [period]]
+        self.holds = {lag: 0.0 for lags in self.periods for lag in lags}
+        self.kept = 3 * max(self.holds)
+        self.count = len(HALF_LIVES) + 6 * self.with_laws
         self.weights = [1 / self.count] * self.count
+
+    def contexts(self) -> list[tuple[int, ...]]:
+        """The contexts of the coming round, the shortest first, the last class first in each."""
+        contexts = [tuple(reversed(self.past))[:k] for k in range(5) if k <= self.t]
+        known = [context in self.after for context in contexts]
+        return contexts[: known.index(False) if False in known else len(known)]
+
+    def law(self, order: int) -> Vector:
+        law = self.centre
+        for context in self.contexts()[: order + 1]:
+            seen = self.after[context]
+            law = [(sum(y[j] for y in seen) + 4 * law[j]) / (len(seen) + 4) for j in range(len(law))]
+        return law
+
+    def season(self, lags: list[int]) -> Vector:
+        lags = [lag for lag in lags if 2 * lag <= self.t]
+        if not lags:
+            return self.centre
+        scores = [self.holds[lag] - 0.5 / math.sqrt(self.t - lag + 1) for lag in lags]
+        lag = lags[scores.index(max(scores))]
+        weights = {k: 0.85 ** (k - 1) for k in range(1, 7) if k * lag <= min(self.t, self.kept)}
+        total = 0.2 + sum(weights.values())
+        law = [0.2 / len(self.centre)] * len(self.centre)
+        for k, weight in weights.items():
+            law[self.past[self.t - k * lag]] += weight
+        return [entry / total for entry in law]
 
     def experts(self) -> list[Vector]:
         experts = [list(mean) for mean in self.means]
-        if self.with_law:
-            seen = [self.centre, *self.after.get(self.last, [])]
-            experts.append([sum(column) / len(seen) for column in zip(*seen, strict=True)])
+        if self.with_laws:
+            experts += [self.law(order) for order in (1, 2, 3, 4)]
+            experts += [self.season(lags) for lags in self.periods]
         return experts
 
     def q(self) -> Vector:
@@ -52,75 +84,60 @@ class LiteralTracker:
         for mean, half_life in zip(self.means, HALF_LIVES, strict=True):
             step = max(1 - 0.5 ** (1 / half_life), 1 / (self.t + 2))
             mean[:] = [m + step * (a - m) for m, a in zip(mean, y, strict=True)]
-        if self.with_law and self.last >= 0:
-            self.after.setdefault(self.last, []).append(list(y))
-        self.last, self.t = max(range(len(y)), key=lambda j: (y[j], -j)), self.t + 1
-
-
-class LiteralBook:
-    """One book: points and their biases. It says where q goes, and learns what came."""
-
-    def __init__(self, size: int, capacity: int, *, classes: bool, skill: float, prior: float) -> None:
-        self.size, self.capacity, self.classes, self.skill, self.prior = size, capacity, classes, skill, prior
-        self.points: list[Vector] = []
-        self.biases: list[Vector] = []
-        self.growth = 0.0
-
-    def choose(self, q: Vector, t: int, squares: Vector) -> int:
-        """The number of the point; one more than there are for a new one."""
-        spread = [x * (1 - x) for x in q] if self.classes else [(self.prior + s) / (t + 1) for s in squares]
-        sigma = [math.sqrt(2 / math.pi * max(v, 0.0)) for v in spread]
-        n = max(10.0, (t + 1) / self.size)
-
-        def cost(p: Vector, V: Vector) -> float:
-            added = sum(max(abs(V[j] + n * (q[j] - p[j])), math.sqrt(n) * sigma[j]) - abs(V[j]) for j in range(len(q)))
-            return added / n + self.skill * sum((a - b) ** 2 for a, b in zip(q, p, strict=True))
-
-        costs = [cost(p, V) for p, V in zip(self.points, self.biases, strict=True)]
-        fresh = cost(q, [0.0] * len(q))
-        if len(self.points) < self.capacity and (not costs or min(costs) >= fresh):
-            return len(self.points)
-        return costs.index(min(costs))
-
-    def learn(self, at: int, q: Vector, y: Sequence[float], t: int) -> None:
-        if at == len(self.points):
-            self.points.append(list(q))
-            self.biases.append([0.0] * len(q))
-        before = sum(map(abs, self.biases[at]))
-        self.biases[at] = [V + (a - p) for V, a, p in zip(self.biases[at], y, self.points[at], strict=True)]
-        self.growth += sum(map(abs, self.biases[at])) - before - self.growth / (t + 1)
+        top = max(range(len(y)), key=lambda j: (y[j], -j))
+        if self.with_laws:
+            contexts = self.contexts()
+            for context in contexts:
+                self.after[context].append(list(y))
+            longest = contexts[-1] if contexts else None
+            if longest is None:
+                new: tuple[int, ...] | None = ()
+            elif len(longest) < min(4, self.t) and len(self.after[longest]) > 1:
+                new = tuple(reversed(self.past))[: len(longest) + 1]
+            else:
+                new = None
+            if new is not None and len(self.after) < self.most:
+                self.after[new] = [list(y)]
+            for lag in self.holds:
+                if lag <= self.t:
+                    step = max(0.003, 1 / (self.t - lag + 2))
+                    self.holds[lag] += step * ((self.past[self.t - lag] == top) - self.holds[lag])
+        self.past.append(top)
+        self.t += 1
 
 
 class LiteralCodebook:
-    """Several books, of which the one whose error grew least lately is followed, once it is 1.2 times better."""
+    """A book of points and their biases: it says where q goes, and learns what came."""
 
-    def __init__(
-        self,
-        sizes: Sequence[int],
-        capacity: int,
-        *,
-        classes: bool,
-        dim: int,
-        l1_diameter: float,
-        l2_diameter: float,
-    ) -> None:
-        skill, prior = 10 / l1_diameter, l2_diameter**2 / (16 * dim)
-        self.books = [LiteralBook(size, capacity, classes=classes, skill=skill, prior=prior) for size in sizes]
-        self.lead, self.t, self.squares = len(sizes) - 1, 0, [0.0] * dim
+    def __init__(self, capacity: int, *, classes: bool, dim: int, l2_diameter: float) -> None:
+        self.capacity, self.classes, self.prior = capacity, classes, l2_diameter**2 / (16 * dim)
+        self.points: list[Vector] = []
+        self.biases: list[Vector] = []
+        self.t, self.squares = 0, [0.0] * dim
 
     def announce(self, q: Vector) -> Vector:
-        self.asked, self.at = list(q), [book.choose(q, self.t, self.squares) for book in self.books]
-        growths = [book.growth for book in self.books]
-        if 1.2 * min(growths) < growths[self.lead]:
-            self.lead = growths.index(min(growths))
-        points = self.books[self.lead].points
-        at = self.at[self.lead]
-        return self.asked if at == len(points) else points[at]
+        spread = [x * (1 - x) for x in q] if self.classes else [(self.prior + s) / (self.t + 1) for s in self.squares]
+        n = math.sqrt(self.t + 1)
+        noise = [math.sqrt(n) * math.sqrt(2 / math.pi * max(v, 0.0)) for v in spread]
+
+        def cost(p: Vector, V: Vector) -> float:
+            return sum(max(abs(V[j] + n * (q[j] - p[j])), noise[j]) - abs(V[j]) for j in range(len(q)))
+
+        costs = [cost(p, V) for p, V in zip(self.points, self.biases, strict=True)]
+        self.asked = list(q)
+        if len(self.points) < self.capacity and (not costs or min(costs) >= cost(q, [0.0] * len(q))):
+            self.at = len(self.points)
+            return self.asked
+        self.at = costs.index(min(costs))
+        return self.points[self.at]
 
     def learn(self, y: Sequence[float]) -> None:
         """Learn the outcome of a round in which a point was announced."""
-        for book, at in zip(self.books, self.at, strict=True):
-            book.learn(at, self.asked, y, self.t)
+        if self.at == len(self.points):
+            self.points.append(self.asked)
+            self.biases.append([0.0] * len(self.asked))
+        point = self.points[self.at]
+        self.biases[self.at] = [V + (a - p) for V, a, p in zip(self.biases[self.at], y, point, strict=True)]
         self.squares = [s + (a - b) ** 2 for s, a, b in zip(self.squares, y, self.asked, strict=True)]
         self.t += 1
 

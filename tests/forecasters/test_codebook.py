@@ -17,19 +17,13 @@ from treecal.forecasters._codebook import Book, Shelf
 from treecal.streams import iid, play, random_walk, regime_switches
 
 
-def literal(space: tc.ConvexSet, sizes: list[int], capacity: int) -> LiteralCodebook:
-    return LiteralCodebook(
-        sizes,
-        capacity,
-        classes=isinstance(space, tc.Simplex),
-        dim=space.dim,
-        l1_diameter=float(space.diameter("l1")),
-        l2_diameter=float(space.diameter("l2")),
-    )
+def literal(space: tc.ConvexSet, capacity: int = 160) -> LiteralCodebook:
+    classes = isinstance(space, tc.Simplex)
+    return LiteralCodebook(capacity, classes=classes, dim=space.dim, l2_diameter=float(space.diameter("l2")))
 
 
 def assert_same(f: tc.Codebook, slow: LiteralCodebook, outcomes: Array, *, skip: tuple[int, ...] = ()) -> None:
-    """Announces the points of the slow one; in rounds to skip another forecast is announced, and the books stay."""
+    """Announces the points of the slow one; in rounds to skip another forecast is announced, and the book stays."""
     size = max(1.0, float(np.abs(outcomes).max()))
     for t, y in enumerate(outcomes):
         if t in skip:
@@ -39,17 +33,17 @@ def assert_same(f: tc.Codebook, slow: LiteralCodebook, outcomes: Array, *, skip:
         np.testing.assert_allclose(f.predict().points, [expected], rtol=1e-12, atol=1e-12 * size)
         f.update(y)
         slow.learn(y.tolist())
-    assert f.points.shape == (len(slow.books[slow.lead].points), f.space.dim)
-    np.testing.assert_allclose(f.points, slow.books[slow.lead].points, rtol=1e-12, atol=1e-12 * size)
+    assert f.points.shape == (len(slow.points), f.space.dim)
+    np.testing.assert_allclose(f.points, slow.points, rtol=1e-12, atol=1e-12 * size)
 
 
 @pytest.mark.parametrize("dim", [2, 3, 10])
-@pytest.mark.parametrize(("sizes", "capacity"), [([10, 50, 250], 256), ([20], 3), ([1, 400], 2), ([5, 30], 40)])
-def test_it_is_what_it_is_described_to_be(dim: int, sizes: list[int], capacity: int) -> None:
+@pytest.mark.parametrize("capacity", [2, 3, 11, 160])
+def test_it_is_what_it_is_described_to_be(dim: int, capacity: int) -> None:
     space, rng = tc.Simplex(dim), np.random.default_rng(dim)
     for outcomes in (iid(space, 250, rng), regime_switches(space, 250, rng, every=40)):
-        f = tc.Codebook(tc.Tracker(space), sizes=sizes, capacity=capacity)
-        assert_same(f, literal(space, sizes, capacity), outcomes)
+        f = tc.Codebook(tc.Tracker(space), capacity=capacity)
+        assert_same(f, literal(space, capacity), outcomes)
 
 
 @pytest.mark.parametrize(
@@ -57,15 +51,15 @@ def test_it_is_what_it_is_described_to_be(dim: int, sizes: list[int], capacity: 
 )
 def test_it_is_what_it_is_described_to_be_elsewhere(space: tc.ConvexSet) -> None:
     for outcomes in (streams(space, 200, 0), 0.5 * streams(space, 200, 1) + 0.5 * space.centre):
-        f = tc.Codebook(tc.Tracker(space), sizes=[10, 60])
-        assert_same(f, literal(space, [10, 60], 192), outcomes)
+        f = tc.Codebook(tc.Tracker(space))
+        assert_same(f, literal(space), outcomes)
 
 
 def test_rounds_of_another_forecast_teach_the_source_alone() -> None:
     space = tc.Simplex(3)
     outcomes = random_walk(space, 300, np.random.default_rng(3))
     f, tracker = tc.Codebook(tc.Tracker(space)), tc.Tracker(space)
-    assert_same(f, literal(space, [15, 250], 160), outcomes, skip=(0, 1, 7, *range(50, 120), 299))
+    assert_same(f, literal(space), outcomes, skip=(0, 1, 7, *range(50, 120), 299))
     for y in outcomes:
         tracker.update(y)
     assert np.array_equal(f.source.mean_forecast, tracker.mean_forecast)
@@ -93,8 +87,8 @@ def test_any_source_on_any_set(data: st.DataObject) -> None:
     script, outcomes = (streams(space, rounds, data.draw(st.integers(0, 10**6))) for _ in range(2))
     repeats = data.draw(st.integers(1, rounds))
     script = script[np.arange(rounds) % repeats]
-    sizes, capacity = data.draw(st.lists(st.integers(1, 300), min_size=1, max_size=4)), data.draw(st.integers(2, 9))
-    f = tc.Codebook(Scripted(space, script), sizes=sizes, capacity=capacity)
+    capacity = data.draw(st.integers(2, 9))
+    f = tc.Codebook(Scripted(space, script), capacity=capacity)
     asked, seen = {row.tobytes() for row in script}, set()
     for y in outcomes:
         x = f.predict()
@@ -103,11 +97,11 @@ def test_any_source_on_any_set(data: st.DataObject) -> None:
         seen.add(x.points[0].tobytes())
         f.update(y)
         state = f.get_state()
-        assert state["used"].max() <= capacity
+        assert state["used"] <= capacity
         assert state["points"].shape == state["biases"].shape
-        assert state["points"].shape[:2] == (len(sizes), space.dim)
-        assert state["points"].shape[2] <= max(2, capacity)
-    assert len(seen) <= len(sizes) * capacity
+        assert state["points"].shape[0] == space.dim
+        assert state["points"].shape[1] <= max(2, capacity)
+    assert len(seen) <= capacity
 
 
 @given(st.integers(0, 10**6), st.integers(2, 5), st.integers(2, 5))
@@ -115,8 +109,8 @@ def test_any_source_on_any_set(data: st.DataObject) -> None:
 def test_arbitrary_forecasts_of_classes(seed: int, dim: int, capacity: int) -> None:
     space, rng = tc.Simplex(dim), np.random.default_rng(seed)
     script, outcomes = rng.dirichlet(np.ones(dim), 60), np.eye(dim)[rng.integers(dim, size=60)]
-    f = tc.Codebook(Scripted(space, script), sizes=[3, 200], capacity=capacity)
-    assert_same(f, literal(space, [3, 200], capacity), outcomes)
+    f = tc.Codebook(Scripted(space, script), capacity=capacity)
+    assert_same(f, literal(space, capacity), outcomes)
 
 
 def test_a_forecast_that_repeats_is_announced_as_it_is() -> None:
@@ -134,15 +128,15 @@ def test_a_full_book_announces_the_best_of_its_points() -> None:
     """However far it is: three corners are known, and the source is asked for a fourth."""
     space = tc.Simplex(4)
     script = np.eye(4)[[0, 1, 2] * 10 + [3] * 30]
-    f = tc.Codebook(Scripted(space, script), sizes=[10], capacity=3)
+    f = tc.Codebook(Scripted(space, script), capacity=3)
     for t, y in enumerate(script):
         x = f.predict()
         if t >= 30:
             assert x.points[0, 3] == 0
         f.update(y)
     assert np.array_equal(f.points, np.eye(4)[:3])
-    used = np.argmax(f.get_state()["biases"][0, 3, :3])
-    assert f.get_state()["biases"][0, 3, used] > 0
+    used = np.argmax(f.get_state()["biases"][3, :3])
+    assert f.get_state()["biases"][3, used] > 0
 
 
 def test_memory_is_bounded_and_most_points_repeat() -> None:
@@ -154,15 +148,15 @@ def test_memory_is_bounded_and_most_points_repeat() -> None:
         f.update(y)
         if f.rounds % 500 == 0:
             sizes.append(sum(a.nbytes for a in f.get_state().values() if isinstance(a, np.ndarray)))
-    assert sizes[-1] == sizes[-2] <= 2 * 20 * 8 * (2 * 5 + 1) + 200
-    assert len(ledger.exact()) <= 2 * 20
+    assert sizes[-1] == sizes[-2] <= 20 * 8 * (2 * 5 + 1) + 200
+    assert len(ledger.exact()) <= 20
     assert ledger.error("l1") < play(tc.Tracker(space), random_walk(space, 3000, rng)).error("l1") / 2
 
 
 def test_a_round_that_is_given_up_leaves_no_trace() -> None:
-    """Its books share their arrays with those of the round before, and never write to them."""
+    """Its book shares its arrays with that of the round before, and never writes to them."""
     space, rng = tc.Simplex(3), np.random.default_rng(0)
-    book = Book(space, [5, 20], capacity=6)
+    book = Book(space, capacity=6)
     plain, trying = Shelf(book, book.empty()), Shelf(book, book.empty())
     for y in np.eye(3)[rng.integers(3, size=60)]:
         q, key = rng.dirichlet(np.ones(3)), object()
@@ -175,7 +169,7 @@ def test_a_round_that_is_given_up_leaves_no_trace() -> None:
         trying = trying.after(choice, y)
         plain = plain.after(plain.choice((), lambda q=q: q), y)  # type: ignore[misc]
         assert trying.books == plain.books
-    assert plain.books.used.tolist() == [6, 6]
+    assert plain.books.used == 6
 
 
 def test_the_source_is_copied_and_must_be_new() -> None:
@@ -187,8 +181,5 @@ def test_the_source_is_copied_and_must_be_new() -> None:
     for bad in (source, "tracker", None):
         with pytest.raises(ParameterError, match="source"):
             tc.Codebook(bad)  # type: ignore[arg-type]
-    for sizes in ([], [0], [1.5], "10", 10, None):
-        with pytest.raises(ParameterError, match="sizes"):
-            tc.Codebook(tc.Tracker(tc.Simplex(2)), sizes=sizes)  # type: ignore[arg-type]
     with pytest.raises(ParameterError, match="capacity"):
         tc.Codebook(tc.Tracker(tc.Simplex(2)), capacity=1)

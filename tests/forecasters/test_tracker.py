@@ -12,6 +12,7 @@ import treecal as tc
 from tests.forecasters.oracle_guarded import GAMMA, LiteralTracker
 from tests.strategies import spaces, streams
 from treecal._typing import Array
+from treecal.exceptions import ParameterError
 from treecal.streams import drift, iid, random_walk, regime_switches
 
 
@@ -45,14 +46,13 @@ def test_it_is_what_it_is_described_to_be(data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("dim", [2, 3, 10, 100, 101])
 def test_it_is_what_it_is_described_to_be_for_classes(dim: int) -> None:
-    """Beyond 100 classes without the law given the last one."""
+    """Beyond 100 classes without laws and seasons."""
     f, slow = tc.Tracker(tc.Simplex(dim)), literal(tc.Simplex(dim))
-    slow.with_law = dim <= 100
     for y in markov(dim, 600 if dim < 100 else 120, np.random.default_rng(dim)):
         np.testing.assert_allclose(f.mean_forecast, slow.q(), rtol=1e-12, atol=1e-15)
         f.update(y)
         slow.learn(y.tolist())
-    assert len(f.get_state()["weights"]) == 8 + (dim <= 100)
+    assert len(f.get_state()["weights"]) == 8 + 6 * (dim <= 100)
 
 
 def least_losses(losses: Array, most: int) -> list[float]:
@@ -108,14 +108,79 @@ def test_it_survives_a_surprise_after_a_long_silence() -> None:
     assert f.mean_forecast[1] > 0.9
 
 
+LAWS, SEASONS = [8, 9, 10, 11], [12, 13]
+
+
 def test_it_finds_what_suits_the_stream() -> None:
-    short, long, law = [0], [4, 5, 6, 7, 8], [8]  # the law given the last class is a long average where it says nothing
+    short, long = [0], [4, 5, 6, 7, *LAWS]  # a law is a long average where the last classes say nothing
     for outcomes, suited in (
-        (np.eye(2)[np.arange(500) % 2], law),
+        (np.eye(2)[np.arange(500) % 2], LAWS),
         (iid(tc.Simplex(2), 5000, np.random.default_rng(0), mean=[0.3, 0.7]), long),
-        (np.eye(2)[(np.arange(2000) // 25) % 2], short + law),
+        (np.eye(2)[(np.arange(2000) // 25) % 2], short + LAWS),
     ):
         f = tc.Tracker(tc.Simplex(2))
         for y in outcomes:
             f.update(y)
         assert f.get_state()["weights"][suited].sum() > 0.85
+
+
+def seasonal(period: int, rounds: int, rng: np.random.Generator) -> Array:
+    """Classes of a season that is repeated, nine times out of ten; its own are drawn at random."""
+    season = rng.integers(4, size=period)
+    classes = np.where(rng.random(rounds) < 0.9, season[np.arange(rounds) % period], rng.integers(4, size=rounds))
+    outcomes: Array = np.eye(4)[classes]
+    return outcomes
+
+
+@pytest.mark.parametrize(("period", "given"), [(7, None), (12, None), (48, None), (41, 41), (168, None)])
+def test_it_finds_a_season_or_is_told_of_it(period: int, given: int | None) -> None:
+    f, losses = tc.Tracker(tc.Simplex(4), period=given), []
+    for y in seasonal(period, 8 * period + 400, np.random.default_rng(period)):
+        losses.append(((f.mean_forecast - y) ** 2).sum())
+        f.update(y)
+    assert f.get_state()["weights"][SEASONS].sum() > 0.8
+    assert np.mean(losses[-300:]) < 0.3  # 0.75 for an average
+
+
+@pytest.mark.parametrize("period", [None, 3, 30])
+def test_seasons_are_what_they_are_described_to_be(period: int | None) -> None:
+    space = tc.Simplex(4)
+    f = tc.Tracker(space, period=period)
+    slow = LiteralTracker(space.centre.tolist(), classes=True, diameter=math.sqrt(2), period=period)
+    for y in seasonal(12, 420, np.random.default_rng(1)):
+        np.testing.assert_allclose(f.mean_forecast, slow.q(), rtol=1e-12, atol=1e-15)
+        f.update(y)
+        slow.learn(y.tolist())
+
+
+@pytest.mark.parametrize("dim", [2, 4])
+def test_streams_without_structure_do_not_pay(dim: int) -> None:
+    """Laws and seasons cost an independent stream at most 0.002 of the Brier score of averages alone."""
+    rng, space = np.random.default_rng(dim), tc.Simplex(dim)
+    for outcomes in (iid(space, 3000, rng), regime_switches(space, 3000, rng, every=300)):
+        f, slow, scores = tc.Tracker(space), LiteralTracker(space.centre.tolist(), classes=True, diameter=1.0), []
+        slow.with_laws, slow.count, slow.weights = False, 8, [1 / 8] * 8
+        for y in outcomes:
+            scores.append([((f.mean_forecast - y) ** 2).sum(), ((np.array(slow.q()) - y) ** 2).sum()])
+            f.update(y)
+            slow.learn(y.tolist())
+        whole, averages = np.mean(scores, axis=0)
+        assert whole <= averages + 0.002
+
+
+def test_memory_is_bounded() -> None:
+    rng = np.random.default_rng(0)
+    for dim, contexts in ((2, 31), (30, 136), (90, 91)):
+        f = tc.Tracker(tc.Simplex(dim))
+        for k in rng.integers(dim, size=2500 if dim > 2 else 1500):
+            f.update(np.eye(dim)[k])
+        assert contexts / 2 < len(f.get_state()["sums"]) <= contexts
+
+
+def test_periods_that_cannot_be_are_refused() -> None:
+    for period in (0, 1, 2.5, 10**6):
+        with pytest.raises(ParameterError, match="period"):
+            tc.Tracker(tc.Simplex(2), period=period)  # type: ignore[arg-type]
+    with pytest.raises(ParameterError, match="period"):
+        tc.Tracker(tc.Ball(2), period=7)
+    assert repr(tc.Tracker(tc.Simplex(2), period=7)) == "Tracker(Simplex(2), period=7)"

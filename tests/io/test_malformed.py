@@ -67,6 +67,8 @@ def test_csv(tmp_path: Path, content: str | bytes, message: str) -> None:
     with pytest.raises(FileError, match=message) as caught:
         read(path, **options)
     assert str(caught.value).count("\n\n") <= 1
+    assert "Hint" not in caught.value.message
+    assert (caught.value.hint is not None) == ("Hint" in str(caught.value))
 
 
 def test_a_byte_order_mark_and_semicolons_are_no_problem(tmp_path: Path) -> None:
@@ -159,7 +161,7 @@ def test_arguments() -> None:
     for options, message in cases:
         with pytest.raises(ParameterError, match=message):
             read(log, **options)
-    with pytest.raises(ParameterError, match="memory_limit is 'lots', expected an amount of memory such as '1GB'"):
+    with pytest.raises(ParameterError, match="the limit is 'lots', expected an amount of memory such as '1GB'"):
         open_source(log, memory_limit="lots")
     with pytest.raises(FileError, match="no column 'model'"):
         read(log, keep=["model"])

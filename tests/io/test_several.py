@@ -58,7 +58,8 @@ def split(folder: Path, kind: str, *, hive: bool = True) -> list[Path]:
 
 
 def audited(source: Any, **options: Any) -> Audit:
-    return tc.audit(source, **{"forecast": "p", "outcome": "y", "classes": [0, 1], **options})
+    found: Audit = tc.audit(source, **{"forecast": "p", "outcome": "y", "classes": [0, 1], **options})
+    return found
 
 
 def digits(found: Audit) -> Any:

@@ -8,6 +8,10 @@ from treecal.auditing._counts import DIGITS, LOG_SCALE, MAGIC, SCORES, AuditCoun
 from treecal.auditing._exact import Exact
 from treecal.auditing._groups import Groups
 from treecal.auditing._log import Progress, audit
+from treecal.auditing._number_audit import NumberAudit, NumberCalibration
+from treecal.auditing._number_rows import Columns
+from treecal.auditing._number_show import shown as shown_numbers, verdict as verdict_of_numbers
+from treecal.auditing._number_sums import NumberSums
 from treecal.auditing._pass import tally
 from treecal.auditing._result import Audit, shown
 from treecal.auditing._sample import LabelSample, sample_labels
@@ -22,6 +26,8 @@ __all__ = [
     "Calibration",
     "Exact",
     "LabelSample",
+    "NumberAudit",
+    "NumberCalibration",
     "Progress",
     "Stated",
     "audit",

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,6 +19,8 @@ from treecal.auditing._exact import ErrorSums, named_distances
 from treecal.auditing._few import WEIGHT, FewLog, check_known, read_few
 from treecal.auditing._groups import Groups
 from treecal.auditing._memory import ArrayLog, open_arrays
+from treecal.auditing._number_audit import NumberAudit, audit_numbers
+from treecal.auditing._number_rows import Columns
 from treecal.auditing._pass import count_rows
 from treecal.auditing._result import Audit
 from treecal.auditing._sql import scale_of
@@ -42,6 +44,56 @@ Progress = Callable[[str, int, float | None], None]
 """Called with the stage, the number of its items so far, and the share that is done, if that is known."""
 
 
+@overload
+def audit(
+    source: Any,
+    *,
+    quantiles: Mapping[str, float] | Sequence[str],
+    outcome: str,
+    by: str | Sequence[str] = (),
+    time: str | None = None,
+    window: str | None = None,
+    on_error: OnError = "stop",
+    memory_limit: str = "1GB",
+    temp_directory: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+) -> NumberAudit: ...
+
+
+@overload
+def audit(
+    source: Any,
+    *,
+    members: Sequence[str],
+    outcome: str,
+    by: str | Sequence[str] = (),
+    time: str | None = None,
+    window: str | None = None,
+    on_error: OnError = "stop",
+    memory_limit: str = "1GB",
+    temp_directory: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+) -> NumberAudit: ...
+
+
+@overload
+def audit(
+    source: Any,
+    *,
+    mean: str,
+    sd: str,
+    outcome: str,
+    by: str | Sequence[str] = (),
+    time: str | None = None,
+    window: str | None = None,
+    on_error: OnError = "stop",
+    memory_limit: str = "1GB",
+    temp_directory: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+) -> NumberAudit: ...
+
+
+@overload
 def audit(
     source: Any,
     outcomes: Any = None,
@@ -64,10 +116,41 @@ def audit(
     memory_limit: str = "1GB",
     temp_directory: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
-) -> Audit:
+) -> Audit: ...
+
+
+def audit(
+    source: Any,
+    outcomes: Any = None,
+    *,
+    quantiles: Mapping[str, float] | Sequence[str] | None = None,
+    members: Sequence[str] | None = None,
+    mean: str | None = None,
+    sd: str | None = None,
+    forecast: str | Sequence[str] | None = None,
+    outcome: str | Sequence[str] | None = None,
+    classes: Sequence[str | int] | None = None,
+    by: str | Sequence[str] = (),
+    time: str | None = None,
+    window: str | None = None,
+    loss: ArrayLike | None = None,
+    weight: str | ArrayLike | None = None,
+    probability: str | float | ArrayLike | None = None,
+    proxy: str | Sequence[str] | ArrayLike | None = None,
+    bins: int = 10,
+    norms: Sequence[Distance | str] = ("l1", "l2", "linf"),
+    exact: bool = True,
+    on_error: OnError = "stop",
+    tolerance: float | None = None,
+    memory_limit: str = "1GB",
+    temp_directory: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+) -> Audit | NumberAudit:
     """Audit a log of forecasts and outcomes: two arrays, or a file or table of any size, also larger than memory.
 
-    `audit(P, y)` audits two arrays; `audit(log, forecast=..., outcome=...)` the columns of a log.
+    `audit(P, y)` audits two arrays; `audit(log, forecast=..., outcome=...)` the columns of a log. Forecasts of a number
+    are columns of a log too, named by `quantiles`, by `members`, or by `mean` and `sd`: their audit has the same
+    verdict, by where the outcomes lay in them, and takes one pass in constant memory.
 
     Arrays, and mappings of them, need no other package; files and tables need DuckDB, narwhals and pyarrow. Their
     binned errors take one pass in constant memory. The exact errors, those of a `tc.Ledger`, take one more query:
@@ -86,12 +169,20 @@ def audit(
     outcomes
         The outcomes that followed, where `source` is an array: the classes, `(n,)`, by their indices or names; or
         `(n, d)`, with a 1 for the class of the outcome and 0 for the others.
+    quantiles
+        Of forecasts of a number: columns of quantiles and their levels, `{"q10": 0.1, "q90": 0.9}`; or the columns,
+        whose names tell: `q10`, `p90`, `0.5`. Rows whose quantiles cross are sorted, and counted.
+    members
+        Of forecasts of a number: the columns of the members of an ensemble. Missing ones are left out, and counted.
+    mean, sd
+        Of normal forecasts of a number: the columns of mean and standard deviation.
     forecast
         Columns of probabilities, one per class in order; or one column of lists; or, for two classes, the column of
         the second one, or of the one that it is named after (`p_rain`). By default "forecast", or the columns that are
         named after the labels (`p_rain`, `P(sun)`), for which files' readers must be installed.
     outcome
-        The column of labels; or one column per class, with a 1 for the class of the outcome and 0 for the others.
+        The column of labels; or one column per class, with a 1 for the class of the outcome and 0 for the others. Of
+        forecasts of a number, the column of the number that followed.
     classes
         The labels, in the order of the probabilities. By default those in the log: columns named like the labels
         (`p_rain`, `p_sun`) set the order, and a single one (`p_rain`) is of its class; else integers count from 0, and
@@ -153,7 +244,28 @@ def audit(
     {'l1': 0.22..., 'l2.squared': 0.03...}
     >>> audit(p, log["rain"]).whole.brier == report.whole.brier
     True
+
+    Quantiles of a number, which are too sure:
+
+    >>> centre = rng.normal(50, 10, size=5000)
+    >>> log = {"q10": centre - 4, "q50": centre, "q90": centre + 4, "load": rng.normal(centre, 5)}
+    >>> report = audit(log, quantiles=["q10", "q50", "q90"], outcome="load")
+    >>> report.whole.verdict.advised.found
+    'Too narrow: the 80 % interval held 58 % of the outcomes.'
     """
+    if any(each is not None for each in (quantiles, members, mean, sd)):
+        others = {"outcomes": outcomes, "forecast": forecast, "classes": classes, "loss": loss, "weight": weight}
+        others |= {"probability": probability, "proxy": proxy}
+        if named := [name for name, value in others.items() if value is not None]:
+            hint = "name its columns and that of the outcome, and no more."
+            raise ParameterError(f"forecasts of a number have no {', '.join(named)}.", hint=hint)
+        if window is not None and (time is None or window not in WINDOWS):
+            raise ParameterError.expected("window", window, f"one of {', '.join(WINDOWS)}, beside time")
+        columns = Columns.named(outcome, quantiles, members, mean, sd)
+        names = (by,) if isinstance(by, str) else tuple(by)
+        kept: dict[str, Any] = {"memory_limit": memory_limit, "temp_directory": temp_directory}
+        kept |= {"on_error": on_error, "progress": progress}
+        return audit_numbers(source, columns, by=names, time=time, window=window, **kept)
     name = None
     if outcomes is not None:
         if len(by) or any(option is not None for option in (forecast, outcome, time)):
@@ -166,8 +278,8 @@ def audit(
         source, probability, proxy = _beside(source, probability, proxy)
     if forecast is None and isinstance(outcome, str):
         source = open_source(source, memory_limit=memory_limit, temp_directory=temp_directory)
-        named = None if classes is None else [str(name) for name in classes]
-        forecast = find_probabilities(source, outcome, named)
+        labels = None if classes is None else [str(name) for name in classes]
+        forecast = find_probabilities(source, outcome, labels)
     if forecast is None or outcome is None:
         raise ParameterError(
             f"{'forecast' if forecast is None else 'outcome'} is missing, expected columns of the log.",
@@ -195,8 +307,8 @@ def audit(
         few = read_few(source, forecast=forecast, outcome=outcome, classes=classes, by=by, **asked)
         name, source, classes = name or few.log.name, few.labelled, few.log.classes
         weight = WEIGHT if few.weighted else None
-    kept = tuple(dict.fromkeys([*by, *([] if time is None else [time])]))
-    options: dict[str, Any] = {"outcome": outcome, "forecast": forecast, "classes": classes, "keep": kept}
+    keep = tuple(dict.fromkeys([*by, *([] if time is None else [time])]))
+    options: dict[str, Any] = {"outcome": outcome, "forecast": forecast, "classes": classes, "keep": keep}
     options |= {"weight": weight, "on_error": on_error, "tolerance": tolerance}
     rows: Outcomes | ArrayLog | None = open_arrays(source, name, by=by, time=time, **options)
     watch = _Watch(None, progress)

@@ -58,7 +58,7 @@ def shown(audit: Shown, named: Named = in_python) -> Group:
 def judged(audit: Shown, values: Sequence[Stated], named: Named = in_python) -> Group:
     """Return the audit of stated confidences as rich tables."""
     parts: list[Any] = [Text(verdict(audit, named).rpartition("\n")[0])]
-    table = _table("Stated confidences", ">stated", ">rows", ">known", ">right", ">90 % interval", ">say", "")
+    table = titled("Stated confidences", ">stated", ">rows", ">known", ">right", ">90 % interval", ">say", "")
     for each in values:
         ends = "" if math.isnan(each.low) else f"{each.low:.4f} – {each.high:.4f}"
         counts = f"{each.rows:,}", f"{each.labels:,}"
@@ -97,7 +97,7 @@ def verdict(audit: Shown, named: Named = in_python) -> str:
         )
     advice = found.advised.text(named)
     if off := audit.off:
-        first = ", ".join(", ".join(map(str, map(_cell, key))) for key in off[:3])
+        first = ", ".join(", ".join(map(str, map(safe, key))) for key in off[:3])
         first += f" and {len(off) - 3:,} more" if len(off) > 3 else ""
         are = "is" if len(off) == 1 else "are"
         words.append(f"{len(off):,} of {len(audit.groups):,} groups {are} off by more than chance: {first}.")
@@ -113,7 +113,7 @@ def verdict(audit: Shown, named: Named = in_python) -> str:
 def errors(whole: Calibration) -> Table:
     """Return the table of errors, each beside its chance level and its interval."""
     top, each = whole.verdict.views
-    table = _table(
+    table = titled(
         "Calibration errors", "error", ">value", ">by chance", ">1 in 20", ">RMS, no noise", ">its 90 % interval"
     )
     mce = whole.top_label.mce
@@ -132,7 +132,7 @@ def errors(whole: Calibration) -> Table:
 
 def scores(whole: Calibration) -> Table:
     """Return the table of scores."""
-    table = _table("Scores", "score", ">value", ">90 % interval", ">of the base rates")
+    table = titled("Scores", "score", ">value", ">90 % interval", ">of the base rates")
     rates = whole.rates
     entropy = -math.fsum(rate * math.log(rate) for rate in rates if rate > 0)
     rows = [
@@ -152,7 +152,7 @@ def classes(audit: Shown) -> Table:
     exact = audit.whole.exact
     off = set(audit.whole.verdict.off)
     names = ["class", "probability", ">forecast", ">outcome", *([">exact"] * (exact is not None))]
-    table = _table("Class by class", *names, ">ECE", ">by chance", ">RMS, no noise", ">its 90 % interval", "")
+    table = titled("Class by class", *names, ">ECE", ">by chance", ">RMS, no noise", ">its 90 % interval", "")
     bins = audit.whole.classes.values()
     thin = [2 * each.thin.sum() > (each.weight > 0).sum() for each in bins]  # more than half of the bins
     measured = [(each.mean_forecast, each.mean_outcome, each.ece, each.chance.mean, each.interval()) for each in bins]
@@ -161,25 +161,25 @@ def classes(audit: Shown) -> Table:
         exactly = [] if exact is None else [exact.classes[k]]
         figures = (forecast, outcome, *exactly, ece, chance, error.value)
         note = "off" if name in off else "thin" if thin[k] else ""
-        table.add_row(_cell(name), _cell(column), *map(_figure, figures), _ends(error), note)
+        table.add_row(safe(name), safe(column), *map(_figure, figures), _ends(error), note)
     return table
 
 
 def acting(payoff: Payoff) -> Table:
     """Return the table of what was done with each action."""
     names = ["action", ">rows", ">cost a row", "better", ">would save", ">its 90 % interval", ">by chance"]
-    table = _table("Action by action", *names)
+    table = titled("Action by action", *names)
     for each in payoff.actions:
         better = "" if each.better == each.action else called(each.better)
         figures = [_figure(each.saved.value), _ends(each.saved), _figure(each.chance.mean)] if each.rows else []
-        table.add_row(_cell(called(each.action)), f"{each.rows:,.6g}", _figure(each.cost), _cell(better), *figures)
+        table.add_row(safe(called(each.action)), f"{each.rows:,.6g}", _figure(each.cost), safe(better), *figures)
     return table
 
 
 def estimates(whole: Calibration) -> Table:
     """Return the table of what measures are over all rows, of which few are labelled."""
     names = "measure", ">all rows", ">±", ">labels alone", ">±", ">proxies alone", ">a label is worth"
-    table = _table("Estimates for all rows, 90 % intervals", *names)
+    table = titled("Estimates for all rows, 90 % intervals", *names)
     for name, each in whole.estimates.items():
         proxied = ["", ""] if each.proxy is None else [_figure(each.proxy), f"{each.worth:.1f}"]
         alone = (each.alone.high - each.alone.low) / 2
@@ -195,20 +195,20 @@ def groups(audit: Shown, title: str = "Groups") -> Table:
     figures = [">top-label ECE", ">by chance", ">class-wise ECE", ">by chance", ">Brier", ">skill"]
     paid = audit.whole.payoff is not None
     costs = [">regret"] * paid
-    table = _table(title, *map(_cell, audit.by), *counts, *figures, *costs, "verdict")
+    table = titled(title, *map(safe, audit.by), *counts, *figures, *costs, "verdict")
     for key, part in audit.groups.items():
         top, each = part.verdict.views
         values = [top.luck.value, top.luck.mean, each.luck.value, each.luck.mean, part.brier, part.skill]
         size = [f"{part.rounds:,}", *[f"{part.weight:,.6g}"] * weighted]
         if part.payoff is not None:
             values.append(part.payoff.value)
-        table.add_row(*map(_cell, key), *size, *map(_figure, values), part.verdict.level)
+        table.add_row(*map(safe, key), *size, *map(_figure, values), part.verdict.level)
     if len(audit.groups) >= 20:
         table.caption = "Of so many groups, one of twenty that are calibrated is called off by chance."
     return table
 
 
-def _table(title: str, *columns: str | Text) -> Table:
+def titled(title: str, *columns: str | Text) -> Table:
     """Return an empty table; the names of columns of figures begin with `>`."""
     table = Table(title=title, title_justify="left")
     for name in columns:
@@ -225,7 +225,7 @@ def _ends(interval: Interval) -> str:
     return f"{interval.low:.4f} – {interval.high:.4f}" if math.isfinite(interval.high) else interval.note
 
 
-def _cell(name: Any) -> Text:
+def safe(name: Any) -> Text:
     """Return a name from the log, with nothing that a terminal or rich would interpret."""
     words = "(missing)" if name is None else str(name)
     return Text(words if words.isprintable() else repr(words)[1:-1])
@@ -243,10 +243,10 @@ def html(audit: Shown) -> str:
     if audit.windows is not None:
         tables.append(groups(audit.windows, title="Windows of time"))
     invalid = f"<p>{escape(str(audit.problems))}</p>" if audit.problems.count else ""
-    return f"<div>{said}{''.join(map(_as_html, tables))}{invalid}{_picture(audit.whole)}</div>"
+    return f"<div>{said}{''.join(map(as_html, tables))}{invalid}{_picture(audit.whole)}</div>"
 
 
-def _as_html(table: Table) -> str:
+def as_html(table: Table) -> str:
     """Return a table of the terminal as HTML: its first rows."""
     head = "".join(f"<th{_side(column.justify)}>{_escaped(column.header)}</th>" for column in table.columns)
     columns = [

@@ -82,8 +82,8 @@ def _array_times(column: NDArray[Any]) -> Times:
     return Times(np.where(finite, numbers, 0.0), ~finite, False)
 
 
-class Windows:
-    """The windows of a log, their counts, and the monitor that watches its rows if they are in the order of time.
+class Calendar:
+    """Which window of time each row of a log is in.
 
     Parameters
     ----------
@@ -91,37 +91,20 @@ class Windows:
         The column of times.
     columns
         Its cells, a first time: for the first and the last, and their order.
-    classes
-        Names of the classes.
-    bins
-        Number of bins.
     unit
         The unit of the calendar; by default the finest that makes few windows.
-    actions
-        Where to count what is done in each window, if there are losses.
     """
 
-    def __init__(
-        self,
-        name: str,
-        columns: Iterable[Any],
-        *,
-        classes: Sequence[str],
-        bins: int,
-        unit: str | None = None,
-        actions: Actions | None = None,
-    ) -> None:
+    def __init__(self, name: str, columns: Iterable[Any], *, unit: str | None = None) -> None:
         self.name = name
-        self.actions = actions
         self.groups = Groups((name,))
-        self.cells = BinCounts.empty(classes=len(classes), bins=bins)
         self._dates: bool | None = None
         self.in_order = True
         low = np.inf
         high = -np.inf
         whole = True
         for column in columns:
-            times = read_times(name, column, dates=self._dates)
+            times = self.read(column)
             self._dates = times.dates
             values = times.values[~times.missing]
             self.in_order &= not times.missing.any()
@@ -138,6 +121,50 @@ class Windows:
             self._place = _calendar(int(low), int(high)) if unit is None else _in_units(unit)
         else:
             self._place = _numbers(float(low), float(high), whole)
+
+    def read(self, column: Any) -> Times:
+        """Return the times of some rows."""
+        return read_times(self.name, column, dates=self._dates)
+
+    def home(self, times: Times) -> Integers:
+        """Return the number of the window of each row, among the groups."""
+        labels, home = np.unique(self._place(times.values), return_inverse=True)
+        names = [*labels.tolist(), None]
+        home = np.where(times.missing, len(labels), home)
+        index = np.zeros(len(names), np.int64)
+        for k in np.unique(home).tolist():
+            index[k] = self.groups.index.setdefault((names[k],), len(self.groups.index))
+        return index[home]
+
+
+class Windows(Calendar):
+    """The windows of a log, their counts, and the monitor that watches its rows if they are in the order of time.
+
+    Parameters
+    ----------
+    name, columns, unit
+        As for `Calendar`.
+    classes
+        Names of the classes.
+    bins
+        Number of bins.
+    actions
+        Where to count what is done in each window, if there are losses.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        columns: Iterable[Any],
+        *,
+        classes: Sequence[str],
+        bins: int,
+        unit: str | None = None,
+        actions: Actions | None = None,
+    ) -> None:
+        super().__init__(name, columns, unit=unit)
+        self.actions = actions
+        self.cells = BinCounts.empty(classes=len(classes), bins=bins)
         self._watched = _Watched(classes) if self.in_order else None
 
     @property
@@ -147,16 +174,9 @@ class Windows:
 
     def add(self, rows: AuditRows, column: Any, tally: Callable[[AuditRows, BinCounts], None]) -> None:
         """Count some rows, and watch them."""
-        times = read_times(self.name, column, dates=self._dates)
-        labels, home = np.unique(self._place(times.values), return_inverse=True)
-        names = [*labels.tolist(), None]
-        home = np.where(times.missing, len(labels), home)
-        used = np.unique(home)
-        index = np.zeros(len(names), np.int64)
-        for k in used.tolist():
-            index[k] = self.groups.index.setdefault((names[k],), len(self.groups.index))
+        times = self.read(column)
+        placed = rows._replace(groups=self.home(times))
         self.cells = self.cells.with_room(self.groups)
-        placed = rows._replace(groups=index[home])
         if len(rows.weights):
             self.cells.rows[:] += np.bincount(placed.groups, minlength=len(self.cells.rows))
         tally(placed, self.cells)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import re
 import sys
 import traceback
 from contextlib import suppress
@@ -122,7 +121,7 @@ def _end(error: BaseException) -> Exit:
         _discard_output()
         return Exit.UNREAD
     if isinstance(error, TreeCalError | CycloptsError):
-        say(_spelled(str(error)))
+        say(str(error))
     elif isinstance(error, OSError) and error.strerror:
         if error.filename is None:
             _discard_output()
@@ -135,18 +134,6 @@ def _end(error: BaseException) -> Exit:
         first = (str(error).strip().splitlines() or ["no message"])[0]
         say(f"an unexpected error, {type(error).__name__}: {first}\nHint: this is a bug; --debug shows where.")
     return Exit.REFUSED
-
-
-def _spelled(message: str) -> str:
-    """Return a message about arguments in the words of the command line."""
-    words = {
-        "memory_limit": "--memory",
-        "a temp_directory": "TMPDIR in a folder",
-        'on_error="skip"': "--on-error skip",
-    }
-    for name, option in words.items():
-        message = re.sub(rf"(?<!\w){name}(?!\w)", option, message)
-    return re.sub(r"\b(arity|depth|rounds|shift|temperature)=(?=[ .,;])", r"--\1", message)
 
 
 def _discard_output() -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 from rich.progress import TaskProgressColumn, TextColumn
 
-from treecal.auditing import audit as audit_log, shown
+from treecal.auditing import NumberAudit, audit as audit_log, shown, shown_numbers
 from treecal.cli._options import Decimal, Force, Json, OnInvalid, as_norm, check_limit, read_losses, split
 from treecal.cli._progress import bars
 from treecal.cli._rows import source_name
@@ -33,6 +33,10 @@ _STAGES = {"labels": "finding classes", "rows": "reading", "distinct forecasts":
 def audit(
     *paths: str,
     forecast: str | None = None,
+    quantiles: str | None = None,
+    members: str | None = None,
+    mean: str | None = None,
+    sd: str | None = None,
     outcome: str = "outcome",
     classes: str | None = None,
     by: str | None = None,
@@ -68,6 +72,7 @@ def audit(
         treecal audit log.csv --forecast p_a,p_b --outcome label --output bins.csv
         treecal audit log.csv --forecast p --outcome clicked --by model --report log.html
         treecal audit logs/ --forecast p --outcome clicked --time day
+        treecal audit log.parquet --quantiles q10,q50,q90 --outcome load --by station --time day
         zcat log.csv.gz | treecal audit - --forecast p --outcome clicked
 
     Exit codes: 0 success, 1 invalid rows were left out, 2 invalid input, 3 a calibration error above --fail-above, 130
@@ -83,6 +88,13 @@ def audit(
         Columns of the probabilities, in the order of the classes, separated by commas; or one column of lists; or, for
         two classes, the column of the second one, or of the one that it is named after (p_rain). By default "forecast",
         or the columns named like the classes, also with a common prefix: p_rain, p_sun.
+    quantiles
+        Of forecasts of a number: columns of quantiles, separated by commas, whose names tell their levels (q10, p90,
+        0.5); or columns with their levels, as low=0.1,high=0.9.
+    members
+        Of forecasts of a number: columns of the members of an ensemble, separated by commas.
+    mean, sd
+        Of normal forecasts of a number: columns of mean and standard deviation.
     outcome
         Column of the outcome's class, by default outcome; or one column per class, with a 1 for the outcome's class.
     classes
@@ -147,6 +159,31 @@ def audit(
             raise ParameterError("--engine spark reads one file or folder.")
         names = None if classes is None else split("--classes", classes)
         came = split("--outcome", outcome)
+        if any(each is not None for each in (quantiles, members, mean, sd)):
+            if log is None or any(each is not None for each in (forecast, classes, loss, weight, fail_above)):
+                others = "--forecast, --classes, --loss, --weight, --fail-above and --engine spark"
+                raise ParameterError(f"forecasts of a number have no {others}.")
+            numbers = {
+                "quantiles": None if quantiles is None else _levels(quantiles),
+                "members": None if members is None else split("--members", members),
+                "mean": mean,
+                "sd": sd,
+                "outcome": outcome,
+                "by": [] if by is None else split("--by", by),
+                "time": time,
+                "window": window,
+                "on_error": on_error,
+            }
+            with _bars() as progress:
+                audited: Any = audit_log(log, progress=progress, **numbers)  # type: ignore[call-overload] # one of three
+            _written(audited, table, invalid)
+            if paper is not None:
+                paper.write_text(_reported(audited, paths), "utf-8")
+            if json:
+                emit(audited.to_dict())
+            else:
+                page().print(shown_numbers(audited))
+            return Exit.FLAWED if audited.problems.count else Exit.FINE
         options: dict[str, Any] = {
             "forecast": _columns(log, came, names) if forecast is None else split("--forecast", forecast),
             "outcome": came,
@@ -166,12 +203,7 @@ def audit(
         else:
             with _bars() as progress:
                 found = audit_log(log, **options, exact=exact, progress=progress)
-        if table is not None:
-            first, *rest = found.bins()
-            write_csv(table, [first.keys(), *(row.values() for row in (first, *rest))])
-        if invalid is not None:
-            width = 4 if any(problem.file for problem in found.problems) else 3
-            write_csv(invalid, [Problem._fields[:width], *(problem[:width] for problem in found.problems)])
+        _written(found, table, invalid)
         if paper is not None:
             paper.write_text(_reported(found, paths), "utf-8")
     error = found.whole.classwise_ece
@@ -210,7 +242,30 @@ def _columns(log: Source | None, outcome: tuple[str, ...], classes: tuple[str, .
     return find_probabilities(log, outcome[0], classes)
 
 
-def _reported(found: Audit, paths: tuple[str, ...]) -> str:
+def _written(found: Audit | NumberAudit, table: Path | None, invalid: Path | None) -> None:
+    """Write the bins and the invalid rows, if that is asked for."""
+    if table is not None:
+        first, *rest = found.bins()
+        write_csv(table, [first.keys(), *(row.values() for row in (first, *rest))])
+    if invalid is not None:
+        width = 4 if any(problem.file for problem in found.problems) else 3
+        write_csv(invalid, [Problem._fields[:width], *(problem[:width] for problem in found.problems)])
+
+
+def _levels(text: str) -> list[str] | dict[str, float]:
+    """Return the columns of quantiles; with their levels where these are given."""
+    names = split("--quantiles", text)
+    if "=" not in text:
+        return list(names)
+    try:
+        return {name: float(level) for name, level in (each.split("=") for each in names)}
+    except ValueError:
+        raise ParameterError.expected(
+            "--quantiles", text, "columns such as q10,q90, or with levels, as low=0.1,high=0.9"
+        ) from None
+
+
+def _reported(found: Audit | NumberAudit, paths: tuple[str, ...]) -> str:
     """Return a report of the audit as HTML."""
     from treecal import report
 
@@ -218,8 +273,10 @@ def _reported(found: Audit, paths: tuple[str, ...]) -> str:
     details = {"file": files, "rows": f"{found.whole.rounds:,}", "invalid rows": f"{found.problems.count:,}"}
     name = Path(found.source).name
     command = shlex.join(["treecal", *sys.argv[1:]])
-    section = report.audited(found, title=name)
-    return report.render([section], title=f"Audit of {name}", details=details, command=command)
+    title = f"Audit of {name}"
+    if isinstance(found, NumberAudit):
+        return report.render_numbers(found, title=title, details=details, command=command)
+    return report.render([report.audited(found, title=name)], title=title, details=details, command=command)
 
 
 def _option(kind: str) -> str:

@@ -166,16 +166,16 @@ class Reader:
         if closes or (forecast and not named):
             check_columns(source, there, self.outcome, remedy="name it with --outcome.")
 
-    def complaint(self, row: Any, error: TreeCalError) -> str:
+    def complaint(self, row: Any, error: TreeCalError) -> TreeCalError:
         """Return what is wrong with a row, and the ids it has, by which it can be found."""
-        text = str(error)
+        text = error.message
         if isinstance(error, OutcomeError | ForecastError) and error.round:  # a number that no row has
-            text = text.replace(f" at round {error.round} ", " ", 1)
+            text = f"{error.what} {error.problem}"
         cells = {name: row.get(name) for name in (self.id, self.outcome_for)} if isinstance(row, dict) else {}
         ids = {name: repr(_text("", value)) for name, value in cells.items() if isinstance(value, str | int | float)}
-        if self.id is None or any(value in text for value in ids.values()):
-            return text
-        return "".join(f"{name} {value}: " for name, value in ids.items()) + text
+        if self.id is not None and not any(value in text for value in ids.values()):
+            text = "".join(f"{name} {value}: " for name, value in ids.items()) + text
+        return TreeCalError(text, hint=error.hint)
 
     def read(self, row: Any) -> News:
         """Return what a row says, all of it checked, or raise what is wrong with it."""

@@ -117,12 +117,12 @@ class Rounds:
 
     @property
     def void(self) -> int:
-        """Number of forecasts that were given up: due before their outcomes came, or beyond the limit."""
+        """Number of forecasts that were given up: due before their outcomes arrived, or beyond the limit."""
         return self.thing.void if isinstance(self.thing, Late) else 0
 
     @property
     def too_late(self) -> int:
-        """Number of outcomes that came for them, and were not learned."""
+        """Number of outcomes that arrived for them, and were not learned."""
         return self.thing.counts.too_late if isinstance(self.thing, Late) else 0
 
     @property
@@ -136,7 +136,7 @@ class Rounds:
         if self.void:
             found.append(f"{self.void:,} forecast{' is' if self.void == 1 else 's are'} void")
         if self.too_late:
-            found.append(f"{self.too_late:,} outcome{'' if self.too_late == 1 else 's'} came too late")
+            found.append(f"{self.too_late:,} outcome{'' if self.too_late == 1 else 's'} arrived too late")
         return f"{'; '.join(found)}." if found else ""
 
     def by_name(self) -> None:

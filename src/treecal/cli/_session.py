@@ -132,7 +132,7 @@ class Session(Generic[R]):
         """Return whether what was learned until a failure is to be saved.
 
         If the reader of standard output has gone, nobody knows how much of it was read. A file is then read again from
-        where this run began, or saved last; what came through a pipe does not come again.
+        where this run began, or saved last; what arrived through a pipe does not come again.
         """
         gone = isinstance(failure, BrokenPipeError) and self._is_file
         return self.snapshot is not None and self.rounds.changed and not gone
@@ -251,7 +251,7 @@ def _follow_block(
 
 
 def finished(found: Ended[Any], options: Following) -> Exit:
-    """Report the invalid rows, and how far a run came that was interrupted; return the exit code."""
+    """Report the invalid rows, and how far a run got that was interrupted; return the exit code."""
     code = end(found.problems)
     if not found.interrupted:
         return code

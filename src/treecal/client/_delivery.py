@@ -12,7 +12,7 @@ import msgspec
 
 from treecal.client._line import AwayError, Call, Reply
 from treecal.client._replies import read
-from treecal.client._spool import Item, Row, Spool, SpooledForecast, SpooledOutcome
+from treecal.client._spool import Item, QueuedRow, Spool, SpooledForecast, SpooledOutcome
 from treecal.exceptions import ServerError
 from treecal.serve import Announcements, NewForecasts, NewOutcomes, Problem, Settlements, Stream
 
@@ -27,7 +27,7 @@ Calls = Generator[Call | Callable[[], Any], Any, None]
 Rows = TypeVar("Rows", bound=Item)
 
 
-class Delivery:
+class Courier:
     """Takes batches from a spool; smaller ones after one that took too long.
 
     Forecasts and outcomes go in order, and no outcome before its forecast. Forecasts may go before earlier outcomes, so
@@ -43,7 +43,7 @@ class Delivery:
 
     def batch(self) -> Calls:
         """Deliver a batch; raises if the server is away."""
-        waiting: list[Row] = yield partial(self.spool.head, self._most)
+        waiting: list[QueuedRow] = yield partial(self.spool.head, self._most)
         try:
             for stream in {row.item.stream for row in waiting if isinstance(row.item, SpooledForecast)}:
                 if stream not in self._limited:
@@ -101,9 +101,9 @@ class Delivery:
         return Call("POST", target, time.monotonic() + self._timeout, body)
 
 
-def _parts(rows: list[Row], limited: set[str]) -> Iterator[list[Row]]:
+def _parts(rows: list[QueuedRow], limited: set[str]) -> Iterator[list[QueuedRow]]:
     """Yield stretches in which all forecasts may go before all outcomes."""
-    part: list[Row] = []
+    part: list[QueuedRow] = []
     settled: set[str] = set()
     for row in rows:
         if isinstance(row.item, SpooledOutcome):

@@ -16,7 +16,7 @@ import msgspec
 
 from treecal._atomic import new_file
 from treecal._validate import positive_number
-from treecal.client._delivery import Delivery
+from treecal.client._delivery import Courier
 from treecal.client._line import Address, AwayError, Call, Download, Pause, backoff
 from treecal.client._replies import Answer, Receipt, read
 from treecal.client._requests import Due, Label, Vector, new_forecast, new_outcome
@@ -62,7 +62,7 @@ class Session:
         self.timeout = positive_number("timeout", timeout)
         self.pause = Pause(self.address.url)
         self.spool = None if spool is None else Spool(spool, limit=limit)
-        self.delivery = None if self.spool is None else Delivery(self.spool, self.timeout)
+        self.delivery = None if self.spool is None else Courier(self.spool, self.timeout)
         self._process = os.getpid()
         self.closed = False
 

@@ -54,7 +54,7 @@ class SpooledOutcome(Struct, frozen=True, tag="outcome", tag_field="what"):
 Item = SpooledForecast | SpooledOutcome
 
 
-class Row(NamedTuple):
+class QueuedRow(NamedTuple):
     """An item, its number in the table, and its bytes."""
 
     item: Item
@@ -203,14 +203,14 @@ class Spool:
         self._dirty = True
         return True
 
-    def head(self, most: int) -> list[Row]:
+    def head(self, most: int) -> list[QueuedRow]:
         """Return the oldest items, so many at most."""
         query = "SELECT item, number FROM items WHERE number > ? ORDER BY number LIMIT ?"
         with self._lock:
             found = [] if self._closed else self._table.execute(query, (self._done, most)).fetchall()
-        return [Row(_decode(item), number, len(item)) for item, number in found]
+        return [QueuedRow(_decode(item), number, len(item)) for item, number in found]
 
-    def advance(self, rows: Sequence[Row], *, refused: Sequence[tuple[Item, Problem]] = ()) -> None:
+    def advance(self, rows: Sequence[QueuedRow], *, refused: Sequence[tuple[Item, Problem]] = ()) -> None:
         """Take out the oldest items, which were delivered or refused."""
         if refused:
             self._note([Refused(time.time(), why, item) for item, why in refused])
@@ -272,9 +272,6 @@ def _check(path: str) -> None:
     """Raise unless this is a file of SQLite, or none yet."""
     with suppress(FileNotFoundError), open(path, "rb") as file:
         start = file.read(len(_SQLITE))
-        if start.startswith(b"treecal spool 1"):
-            hint = "deliver it with the treecal that wrote it, or choose another name."
-            raise FileError(f"{path} is a spool of an earlier format, which this treecal does not read.", hint=hint)
         if start and start != _SQLITE:
             raise _foreign(path)
 

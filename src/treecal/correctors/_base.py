@@ -179,7 +179,7 @@ class Corrector(Kept):
 
     @property
     def rounds(self) -> int:
-        """Number of rounds whose outcomes came, those of logs included and whatever their weights."""
+        """Number of rounds whose outcomes arrived, those of logs included and whatever their weights."""
         return self._rounds
 
     @property
@@ -187,7 +187,7 @@ class Corrector(Kept):
         """Whether a certificate needs each outcome to be learned before the next forecast is announced."""
         return False
 
-    def predict(self, forecast: ArrayLike | Mapping[str, Any], *, group: Group = None) -> Forecast:
+    def predict(self, forecast: ArrayLike | Mapping[Any, Any], *, group: Group = None) -> Forecast:
         """Open a round and return the forecast to announce; the same one for the same input until `update`.
 
         Another input before `update` is refused: its outcome could not be told from that of the first.
@@ -213,7 +213,7 @@ class Corrector(Kept):
     def _still_open(self) -> ForecastError:
         return ForecastError.at(
             self._rounds + 1,
-            "came while another one awaits its outcome.",
+            "arrived while another one awaits its outcome.",
             hint="for outcomes that come late use tc.Late(corrector); if none will come, call cancel() first.",
         )
 
@@ -284,7 +284,7 @@ class Corrector(Kept):
         now = None if announced is not None and not self.ordered else self._announced(forecast, group)
         if announced is None and now is not None:
             return Opened(self._rounds, forecast, group, now)
-        x = self._said(announced)
+        x = self._read_announced(announced)
         if now is not None and x != now:
             raise ForecastError.at(
                 self._rounds + 1,
@@ -405,11 +405,11 @@ class Corrector(Kept):
     def _learn_rows(self, batch: Batch) -> Array:
         """Learn rounds in order, at once if the class knows how and what is scored are points."""
         exact = self._tallies is not None and bool(self._tallies.ledgers)
-        said = batch.points()
+        points = batch.points()
         rounds = self._rounds
-        at_once = not exact and (batch.announced is None or (said is not None and not self.ordered))
+        at_once = not exact and (batch.announced is None or (points is not None and not self.ordered))
         if at_once and (found := self._played(batch)) is not None:
-            means, changes = found if said is None else (said, found[1])
+            means, changes = found if points is None else (points, found[1])
             self._settle()
             if self._tallies is not None and self._sums is not None:
                 scored = means[batch.all_weights() > 0]
@@ -420,7 +420,7 @@ class Corrector(Kept):
             return means
         means = np.empty((len(batch), self.space.dim))
         for i, (b, y) in enumerate(zip(batch.forecasts, batch.outcomes, strict=True)):
-            opened = self._past_round(b, batch.group(i), batch.said(i))
+            opened = self._past_round(b, batch.group(i), batch.known(i))
             means[i] = opened.announced.mean
             self._commit(opened, y, batch.weight(i))
         return means
@@ -510,7 +510,7 @@ class Corrector(Kept):
             return x
         return Forecast(x.points, weights=x.weights, nodes=x.nodes, space=self.space)
 
-    def _said(self, announced: Any) -> Forecast:
+    def _read_announced(self, announced: Any) -> Forecast:
         """Return what was announced: a distribution, or one point."""
         if isinstance(announced, Forecast):
             return self._on_space(announced)
@@ -531,12 +531,12 @@ class Corrector(Kept):
         P = self._read_many(forecasts)
         Y = read_outcome_rows(self.space, outcomes, before=self._rounds)
         one_each("outcomes", Y, len(P))
-        said = None
+        known = None
         if one_each("announced", announced, len(P)) is not None:
-            said = [self._said(x) for x in announced]
+            known = [self._read_announced(x) for x in announced]
         w = read_weights(weights, len(P), self._rounds)
         heaviest = 1.0 if w is None or not len(w) else float(w[np.abs(w - 1).argmax()])
-        return Batch(P, Y, self._checked_groups(groups, len(P), heaviest), w, said)
+        return Batch(P, Y, self._checked_groups(groups, len(P), heaviest), w, known)
 
     def _checked_groups(self, groups: Any, count: int, weight: float) -> list[Group] | None:
         """Return the groups of so many rows, or raise unless rounds of these groups and this weight can be learned."""
@@ -576,10 +576,10 @@ class Corrector(Kept):
             return next(iter(awaiting.values()))
         if not awaiting:
             hint = "call predict(b) once before each update(y)."
-            raise OutcomeError.at(self._rounds + 1, "came before its forecast.", hint=hint)
+            raise OutcomeError.at(self._rounds + 1, "arrived before its forecast.", hint=hint)
         raise OutcomeError.at(
             self._rounds + 1,
-            f"came in a thread that made no forecast, and those of {len(awaiting)} others await their outcomes.",
+            f"arrived in a thread that made no forecast, and those of {len(awaiting)} others await their outcomes.",
             hint="call predict(b) and update(y) of a round in one thread.",
         )
 

@@ -41,7 +41,7 @@ class Batch:
         """Return the weight of a row."""
         return 1.0 if self.weights is None else float(self.weights[row])
 
-    def said(self, row: int) -> Forecast | None:
+    def known(self, row: int) -> Forecast | None:
         """Return what was announced, if that is known."""
         return None if self.announced is None else self.announced[row]
 

@@ -14,7 +14,7 @@ from treecal._typing import Array
 from treecal.correctors._base import Corrector, Scored, checked_part
 from treecal.correctors._batch import Batch, Group
 from treecal.correctors._groups import Cells
-from treecal.correctors._names import Store, read_name, saved_names
+from treecal.correctors._names import Entries, read_name, saved_names
 from treecal.correctors._recalibrator import Recalibrator, nodes_of_group
 from treecal.correctors._scaling_kinds import TemperatureScaling
 from treecal.exceptions import ParameterError, SnapshotError
@@ -70,7 +70,7 @@ class ByGroup(Corrector):
         part = checked_part("corrector", corrector, "a corrector to copy for each group")
         super().__init__(part.space, scores=scores, tolerance=part.tolerance if tolerance is None else tolerance)
         self.corrector = part._unscored()
-        self._parts: Store[_Part] = Store()
+        self._parts: Entries[_Part] = Entries()
 
     @classmethod
     def examples(cls, space: ConvexSet) -> Iterator[Corrector]:
@@ -134,7 +134,7 @@ class ByGroup(Corrector):
         for name, rows in _rows(batch.groups, len(batch)).items():
             number, corrector = parts.get(name) or _Part(len(parts), self.corrector)
             parts[name] = _Part(number, corrector._fitted_to(replace(batch.of(rows), groups=None)))
-        vars(self).update(_parts=Store(parts), **self._counted(len(batch)))
+        vars(self).update(_parts=Entries(parts), **self._counted(len(batch)))
 
     def _after(self, forecast: Array, outcome: Array, *, group: Group = None, weight: float = 1.0) -> dict[str, Any]:
         name = read_name(group)
@@ -183,7 +183,7 @@ class ByGroup(Corrector):
 
         def resume() -> None:
             self.corrector = start
-            self._parts = Store(met)
+            self._parts = Entries(met)
 
         return resume
 

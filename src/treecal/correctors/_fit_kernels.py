@@ -25,7 +25,7 @@ _LEAST_SHARE = 1e-10
 _RESIDUAL = 1e-6  # the square of what conjugate gradients leave, beside what they begin with
 
 
-class Log(NamedTuple):
+class Objective(NamedTuple):
     """What a fit minimises: `f(θ) = Σ counts·loss + rate·(θ − start)ᵀA(θ − start)/2`."""
 
     values: Array  # (rows, entries): of `F(b)`
@@ -37,7 +37,7 @@ class Log(NamedTuple):
     pairs: Integers  # (pairs, 2): entries of one class and one block, the later parameter first
 
 
-class Desk(NamedTuple):
+class Workspace(NamedTuple):
     """Where a fit works."""
 
     logs: Array  # (dim,)
@@ -85,17 +85,17 @@ def _pulled(A: Array, theta: Array, scale: float, found: Array) -> None:
 
 
 @strict
-def _cost(theta: Array, multiplier: float, log: Log, design: Design, desk: Desk) -> float:
+def _cost(theta: Array, multiplier: float, log: Objective, design: Design, work: Workspace) -> float:
     """Write the laws of all rows; return `f(θ) + multiplier·‖θ‖²/2`."""
     total = 0.0
     for row in range(len(log.values)):
-        _law(theta, log.values[row], design, desk.logs, desk.laws[row])
+        _law(theta, log.values[row], design, work.logs, work.laws[row])
         loss = 0.0
-        for k in range(len(desk.logs)):
-            loss -= log.outcomes[row, k] * desk.logs[k]
+        for k in range(len(work.logs)):
+            loss -= log.outcomes[row, k] * work.logs[k]
         total += log.counts[row] * loss
-    off = desk.left
-    pull = desk.turned
+    off = work.left
+    pull = work.turned
     for i in range(len(theta)):
         off[i] = theta[i] - log.start[i]
         pull[i] = 0.0
@@ -104,10 +104,10 @@ def _cost(theta: Array, multiplier: float, log: Log, design: Design, desk: Desk)
 
 
 @strict
-def _slope(theta: Array, multiplier: float, log: Log, design: Design, desk: Desk) -> None:
+def _slope(theta: Array, multiplier: float, log: Objective, design: Design, work: Workspace) -> None:
     """Write the gradient, given the laws."""
-    gradient = desk.gradient
-    off = desk.left
+    gradient = work.gradient
+    off = work.left
     for i in range(len(theta)):
         off[i] = theta[i] - log.start[i]
         gradient[i] = multiplier * theta[i]
@@ -116,14 +116,14 @@ def _slope(theta: Array, multiplier: float, log: Log, design: Design, desk: Desk
         weight = log.counts[row]
         for e in range(log.values.shape[1]):
             k = design.classes[e]
-            gradient[design.parameters[e]] += weight * (desk.laws[row, k] - log.outcomes[row, k]) * log.values[row, e]
+            gradient[design.parameters[e]] += weight * (work.laws[row, k] - log.outcomes[row, k]) * log.values[row, e]
 
 
 @strict
-def _bend(log: Log, design: Design, desk: Desk) -> None:
+def _bend(log: Objective, design: Design, work: Workspace) -> None:
     """Write the Hessian's blocks, below their diagonals, without the multiplier: `Σ Fᵀ(diag p − ppᵀ)F + rate·A`."""
-    hessian = desk.hessian
-    mean = desk.mean
+    hessian = work.hessian
+    mean = work.mean
     blocks = design.blocks
     size = hessian.shape[1]
     for block in range(blocks):
@@ -132,7 +132,7 @@ def _bend(log: Log, design: Design, desk: Desk) -> None:
                 hessian[block, i, j] = design.rate * log.curvature[block, i, j]
     for row in range(len(log.values)):
         values = log.values[row]
-        law = desk.laws[row]
+        law = work.laws[row]
         weight = log.counts[row]
         mean[:] = 0.0
         for e in range(len(values)):
@@ -152,15 +152,17 @@ def _bend(log: Log, design: Design, desk: Desk) -> None:
 
 
 @strict
-def _times_hessian(direction: Array, multiplier: float, log: Log, design: Design, desk: Desk, found: Array) -> None:
+def _times_hessian(
+    direction: Array, multiplier: float, log: Objective, design: Design, work: Workspace, found: Array
+) -> None:
     """Write the product of the whole Hessian, with the multiplier, and a direction."""
     for i in range(len(direction)):
         found[i] = multiplier * direction[i]
     _pulled(log.curvature, direction, design.rate, found)
-    moves = desk.logs
+    moves = work.logs
     for row in range(len(log.values)):
         values = log.values[row]
-        law = desk.laws[row]
+        law = work.laws[row]
         moves[:] = 0.0
         for e in range(len(values)):
             moves[design.classes[e]] += values[e] * direction[design.parameters[e]]
@@ -171,19 +173,19 @@ def _times_hessian(direction: Array, multiplier: float, log: Log, design: Design
 
 
 @strict
-def _solved(right: Array, multiplier: float, log: Log, design: Design, desk: Desk, found: Array) -> None:
+def _solved(right: Array, multiplier: float, log: Objective, design: Design, work: Workspace, found: Array) -> None:
     """Solve for the right side with the Hessian whose blocks are written.
 
     One block is all of it; several are left out of each other, and conjugate gradients do the rest.
     """
-    _factor(desk.hessian, multiplier, design.rate * log.least, desk.factor)
-    _solve(desk.factor, right, found)
+    _factor(work.hessian, multiplier, design.rate * log.least, work.factor)
+    _solve(work.factor, right, found)
     if design.blocks == 1:
         return
-    left = desk.left
-    better = desk.better
-    along = desk.along
-    turned = desk.turned
+    left = work.left
+    better = work.better
+    along = work.along
+    turned = work.turned
     left[:] = right
     along[:] = found
     size = first = _dot(left, found)
@@ -191,12 +193,12 @@ def _solved(right: Array, multiplier: float, log: Log, design: Design, desk: Des
     for _ in range(len(right)):
         if size <= _RESIDUAL * first:
             break
-        _times_hessian(along, multiplier, log, design, desk, turned)
+        _times_hessian(along, multiplier, log, design, work, turned)
         part = size / _dot(along, turned)
         for i in range(len(right)):
             found[i] += part * along[i]
             left[i] -= part * turned[i]
-        _solve(desk.factor, left, better)
+        _solve(work.factor, left, better)
         before = size
         size = _dot(left, better)
         for i in range(len(right)):
@@ -212,27 +214,27 @@ def _largest(numbers: Array) -> float:
 
 
 @strict
-def _descend(theta: Array, multiplier: float, log: Log, design: Design, desk: Desk) -> None:
+def _descend(theta: Array, multiplier: float, log: Objective, design: Design, work: Workspace) -> None:
     """Move to the minimum of `f(θ) + multiplier·‖θ‖²/2`, in full steps, or in parts where those do not pay."""
-    moved = desk.moved
-    step = desk.step
-    cost = _cost(theta, multiplier, log, design, desk)
+    moved = work.moved
+    step = work.step
+    cost = _cost(theta, multiplier, log, design, work)
     last = math.inf
     for _ in range(_MOST_STEPS):
-        _slope(theta, multiplier, log, design, desk)
-        _bend(log, design, desk)
-        _solved(desk.gradient, multiplier, log, design, desk, step)
-        falls = _dot(desk.gradient, step)
+        _slope(theta, multiplier, log, design, work)
+        _bend(log, design, work)
+        _solved(work.gradient, multiplier, log, design, work, step)
+        falls = _dot(work.gradient, step)
         share = 1.0
         while True:
             for i in range(len(theta)):
                 moved[i] = theta[i] - share * step[i]
-            after = _cost(moved, multiplier, log, design, desk)
+            after = _cost(moved, multiplier, log, design, work)
             if after <= cost - 1e-4 * share * falls + _SLACK * abs(cost):
                 break
             share /= 2.0
             if share < _LEAST_SHARE:
-                _cost(theta, multiplier, log, design, desk)  # the laws of where it stays
+                _cost(theta, multiplier, log, design, work)  # the laws of where it stays
                 return
         theta[:] = moved
         cost = after
@@ -243,7 +245,7 @@ def _descend(theta: Array, multiplier: float, log: Log, design: Design, desk: De
 
 
 @strict
-def optimum(theta: Array, log: Log, design: Design) -> None:
+def optimum(theta: Array, log: Objective, design: Design) -> None:
     """Move parameters to the best ones in the ball.
 
     If the minimum of `f` is outside, the best ones on the sphere minimise `f(θ) + λ‖θ‖²/2` for one `λ > 0`, which is
@@ -251,7 +253,7 @@ def optimum(theta: Array, log: Log, design: Design) -> None:
     """
     parameters = len(theta)
     radius = design.radius
-    desk = Desk(
+    work = Workspace(
         np.empty(log.outcomes.shape[1]),
         np.empty(log.outcomes.shape),
         np.empty(parameters),
@@ -269,7 +271,7 @@ def optimum(theta: Array, log: Log, design: Design) -> None:
     low = 0.0
     high = math.inf
     for _ in range(_MOST_TURNS):
-        _descend(theta, multiplier, log, design, desk)
+        _descend(theta, multiplier, log, design, work)
         length = math.sqrt(_dot(theta, theta))
         if length > radius:
             low = multiplier
@@ -279,9 +281,9 @@ def optimum(theta: Array, log: Log, design: Design) -> None:
             high = multiplier
         if abs(length / radius - 1.0) <= _ON_THE_SPHERE:
             break
-        _bend(log, design, desk)
-        _solved(theta, multiplier, log, design, desk, desk.step)
-        after = multiplier + (length / radius - 1.0) * length * length / _dot(theta, desk.step)
+        _bend(log, design, work)
+        _solved(theta, multiplier, log, design, work, work.step)
+        after = multiplier + (length / radius - 1.0) * length * length / _dot(theta, work.step)
         if not low < after < high:
             after = (low + high) / 2.0
         if after == multiplier:
@@ -293,7 +295,7 @@ def optimum(theta: Array, log: Log, design: Design) -> None:
 
 
 @strict
-def curvature(theta: Array, log: Log, design: Design, found: Array) -> None:
+def curvature(theta: Array, log: Objective, design: Design, found: Array) -> None:
     """Write `Σ counts·∇∇ᵀ`, by block."""
     dim = log.outcomes.shape[1]
     blocks = found.shape[0]

@@ -20,7 +20,6 @@ from treecal.forecast import DecisionForecast, Forecast
 from treecal.forecasters import (
     BUDGET,
     CAPACITY,
-    SIZES,
     Book,
     Candidate,
     Decisions,
@@ -122,7 +121,7 @@ class GuardedCorrector(Corrector):
         self.budget = guard.budget
         self.error = guard.error
         inner = None if corrector is None else corrector._unscored()  # the scores are kept here
-        book = Book(space, SIZES, CAPACITY)
+        book = Book(space, CAPACITY)
         shelf = Shelf(book, book.empty()) if self.losses is None else None
         single = isinstance(of, Losses) and of.names is None
         self._now: _Now = inner, (guard,) * (len(of.tables[0].actions) if single else 1), shelf  # type: ignore[union-attr]

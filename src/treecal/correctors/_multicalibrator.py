@@ -13,7 +13,7 @@ from treecal._typing import Array
 from treecal._validate import HEAVIEST, whole_number
 from treecal.correctors._base import Corrector, Scored
 from treecal.correctors._batch import Group
-from treecal.correctors._names import Store, read_name, saved_names
+from treecal.correctors._names import Entries, read_name, saved_names
 from treecal.exceptions import ParameterError, SnapshotError
 from treecal.forecast import Forecast
 from treecal.geometry import ConvexSet, Simplex
@@ -124,7 +124,7 @@ class Multicalibrator(Corrector):
         if not isinstance(space, Simplex):
             raise ParameterError.expected("space", space, "a Simplex, because tests are of one class each")
         super().__init__(space, scores=scores, tolerance=tolerance)
-        self._tested: Store[_Tested] = Store()
+        self._tested: Entries[_Tested] = Entries()
         self._spent = 0.0  # X of the guarantee
 
     @classmethod
@@ -220,8 +220,6 @@ class Multicalibrator(Corrector):
         }
 
     def _own_prepared(self, state: dict[str, Any], rounds: int) -> Resume:
-        if isinstance(state, dict) and "lifted" not in state:  # older snapshots are of no floors
-            state = {**state, "lifted": np.zeros((len(state.get("names", ())), self.space.dim))}
         check_names("the groups", state, ("names", "weight", "sums", "squares", "lifted", "spent"))
         names = saved_names(state["names"])
         weight = state["weight"]
@@ -241,7 +239,7 @@ class Multicalibrator(Corrector):
         met = {name: _Tested(*own) for name, *own in rows}
 
         def resume() -> None:
-            self._tested = Store(met)
+            self._tested = Entries(met)
             self._spent = float(state["spent"])
 
         return resume

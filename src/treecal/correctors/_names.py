@@ -70,7 +70,7 @@ def _as_tuple(name: Any) -> Any:
 T = TypeVar("T")
 
 
-class Store(Generic[T]):
+class Entries(Generic[T]):
     """Entries by name, of which a round replaces a few: there may be very many.
 
     `after` returns a store with these entries new, and shares all others with this one. Whoever commits a round puts
@@ -79,7 +79,7 @@ class Store(Generic[T]):
 
     Examples
     --------
-    >>> store = Store({"a": 1})
+    >>> store = Entries({"a": 1})
     >>> after = store.after({"b": 2})
     >>> dict(store.read()), after.read()
     ({'a': 1}, {'a': 1, 'b': 2})
@@ -96,8 +96,8 @@ class Store(Generic[T]):
             self._new = {}  # once: stores after this one share the entries
         return self._entries
 
-    def after(self, entries: dict[Hashable, T]) -> Store[T]:
+    def after(self, entries: dict[Hashable, T]) -> Entries[T]:
         """Return the store after a round that gives some names these values."""
-        store = Store(self.read())
+        store = Entries(self.read())
         store._new = entries
         return store

@@ -22,7 +22,7 @@ from treecal.correctors._group_kernels import GroupState, Rule, Visits, check_co
 from treecal.correctors._groups import ByKey, Cells, Centroids, Groups, TopClass
 from treecal.correctors._location_scale import checked_numbers
 from treecal.correctors._mean_streams import MeanStreams
-from treecal.correctors._names import Store
+from treecal.correctors._names import Entries
 from treecal.correctors._scores import Correction
 from treecal.exceptions import ParameterError, SnapshotError, UnsupportedError
 from treecal.forecast import Forecast
@@ -170,7 +170,7 @@ class Recalibrator(Corrector):
         if make == "shift":
             space.project(space.centre)  # raises for a set without a projection
         self._rule = self.groups.fresh(space)
-        self._known: Store[GroupState] = Store()
+        self._known: Entries[GroupState] = Entries()
         self._last: tuple[Array | None, Hashable] = None, None
 
     def _forgetting(self, forget: bool | None) -> tuple[bool, float]:
@@ -407,7 +407,7 @@ class Recalibrator(Corrector):
             group = self._group_after(met.get(key), b, y, batch.weight(i), scored=False)
             met[key] = group if key in met else replace(group, number=len(met))
             rule.learn(b)
-        vars(self).update(_known=Store(met), _rule=rule, _last=(None, None), **self._counted(len(batch)))
+        vars(self).update(_known=Entries(met), _rule=rule, _last=(None, None), **self._counted(len(batch)))
 
     def _groups(self) -> dict[Hashable, GroupState]:
         """Return the groups met, by name."""
@@ -489,7 +489,7 @@ class Recalibrator(Corrector):
 
         def resume() -> None:
             self._rule = rule
-            self._known = Store(met)
+            self._known = Entries(met)
             self._last = (None, None)
 
         return resume

@@ -17,7 +17,7 @@ from treecal._validate import HEAVIEST, positive_number
 from treecal.correctors import _forgetting as forgetting, _newton_kernels as kernels
 from treecal.correctors._base import Corrector, Scored
 from treecal.correctors._batch import Batch
-from treecal.correctors._fit_kernels import Log, curvature, optimum, remembered
+from treecal.correctors._fit_kernels import Objective, curvature, optimum, remembered
 from treecal.correctors._newton_kernels import FIRST, Copies, Design, Newton, Steps
 from treecal.correctors._scaling_streams import ScalingStreams
 from treecal.exceptions import ParameterError
@@ -299,7 +299,7 @@ class Scaling(Corrector):
         """
         theta = np.array(near)
         found = np.empty_like(before)
-        log = Log(values, outcomes, counts, np.array(start), np.array(before), least, self._pairs)
+        log = Objective(values, outcomes, counts, np.array(start), np.array(before), least, self._pairs)
         optimum.for_rows(len(values))(theta, log, self._design)
         curvature.for_rows(len(values))(theta, log, self._design, found)
         return theta, found

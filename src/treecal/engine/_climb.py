@@ -155,7 +155,7 @@ class Plan:
 
 
 class Piece(NamedTuple):
-    """One piece: its outcomes as they came, their sum, and the weighted errors in it, by kernel distance and height."""
+    """One piece: its outcomes as given, their sum, and the weighted errors in it, by kernel distance and height."""
 
     raw: NDArray[Any]
     total: Array
@@ -271,7 +271,7 @@ class Above:
         return ended
 
 
-class State(NamedTuple):
+class WeightsAt(NamedTuple):
     """What remains of the past: the scale, and cost and weight of each height the tree can have."""
 
     rounds: int
@@ -287,7 +287,7 @@ class Weights:
         self._forecaster = forecaster
         costs, weights, fresh = *np.zeros((2, forecaster.tree.most_heights)), forecaster._state
         weights[: len(fresh.weights)] = fresh.weights[:, 0]
-        self.states = [State(0, float(fresh.scale[0]), costs, weights)]  # at the start of each piece, and now
+        self.states = [WeightsAt(0, float(fresh.scale[0]), costs, weights)]  # at the start of each piece, and now
 
     def piece(self, levels: list[Level], ended: list[Level]) -> list[Array]:
         """Return the weights of the nodes within the next piece, by level, then of those above that end with it."""
@@ -301,7 +301,7 @@ class Weights:
         above = np.array([self._costs(level)[0] for level in ended])
         ended_costs = Costs(offsets, np.concatenate(inner), above)
         scale = weigh_piece(state.rounds, ended_costs, rule, state.scale, Weighed(costs, weights, given))
-        self.states.append(State(state.rounds + len(inner[0]), scale, costs, weights))
+        self.states.append(WeightsAt(state.rounds + len(inner[0]), scale, costs, weights))
         return [*np.split(given, offsets[1:-1]), *(state.weights[level.height :][:1] for level in ended)]
 
     def _costs(self, level: Level) -> Array:

@@ -16,7 +16,7 @@ from treecal.ledger import Reading
 Bits = NDArray[np.uint64]
 
 
-class Table(NamedTuple):
+class HashTable(NamedTuple):
     """An open hash table: `slots` holds the number of a group or −1.
 
     Of each group it holds the hash and the bits of its point and, in `totals`, its weight and outcome sum.
@@ -28,10 +28,10 @@ class Table(NamedTuple):
     totals: Array
 
 
-def _table(room: int, dim: int) -> Table:
+def _table(room: int, dim: int) -> HashTable:
     """Return a table for half as many groups as it has slots; memory is allocated when it is written to."""
     half = room // 2
-    return Table(
+    return HashTable(
         np.full(room, -1), np.empty(half, np.uint64), np.empty((half, dim), np.uint64), np.empty((half, dim + 1))
     )
 
@@ -119,7 +119,7 @@ class Leaves:
 
 
 @inlined
-def _group(name: Bits, table: Table, known: int) -> int:
+def _group(name: Bits, table: HashTable, known: int) -> int:
     """Return the group of a point, given by its bits; a new one if it has none."""
     code = np.uint64(0)
     factor = np.uint64(0x9E3779B97F4A7C15)
@@ -155,7 +155,7 @@ def _group(name: Bits, table: Table, known: int) -> int:
 
 @strict
 def gather(
-    names: Bits, weights: Array, units: Array, sums: Array, table: Table, known: int, done: int
+    names: Bits, weights: Array, units: Array, sums: Array, table: HashTable, known: int, done: int
 ) -> tuple[int, int]:
     """Add rows to the groups of equal points; return how many groups there are, and how many rows are done.
 
@@ -176,7 +176,7 @@ def gather(
 
 @strict
 def count_leaves(
-    classes: Integers, arity: int, follow: NDArray[np.int32], parents: Array, table: Table, known: int
+    classes: Integers, arity: int, follow: NDArray[np.int32], parents: Array, table: HashTable, known: int
 ) -> int:
     """Count the outcomes that follow each state of a node, which is the number of its children of each class so far.
 
@@ -213,7 +213,7 @@ def count_leaves(
 
 
 @strict
-def rehash(table: Table, known: int) -> None:
+def rehash(table: HashTable, known: int) -> None:
     """Put all groups into the slots of a new table."""
     slots = table.slots
     mask = np.uint64(len(slots) - 1)

@@ -13,8 +13,18 @@ import numpy as np
 from treecal._compile import inlined, strict
 from treecal._typing import Array, Integers
 from treecal.columns import add_outcome
-from treecal.engine._guard_pages import ROOM, SLOT_ROOM, Pages, Pool, add_columns, add_slots, opened
-from treecal.forecasters import CHANCE
+from treecal.engine._guard_pages import (
+    CONTEXT_ROOM,
+    ROOM,
+    SLOT_ROOM,
+    Pages,
+    Pool,
+    add_columns,
+    add_contexts,
+    add_slots,
+    opened,
+)
+from treecal.forecasters import BACKING, CHANCE, DEPTH, FOG, RECENT
 
 
 class GuardRules(NamedTuple):
@@ -34,23 +44,26 @@ class GuardRules(NamedTuple):
 
 
 class TrackerRules(NamedTuple):
-    """The tracker: rates of the averages, the share of the weight that is spread, and how misses are scaled."""
+    """The tracker: rates of the averages, the share of the weight that is spread, and how misses are scaled.
+
+    Then the most contexts; the periods, and where those of each season begin; and the weights of what is remembered.
+    """
 
     rates: Array
     share: float
     scale: float
     centre: Array
     classes: bool
+    contexts: int
+    lags: Integers
+    begins: Integers
+    fades: Array
 
 
 class BookRules(NamedTuple):
-    """The books: how many points each aims at, what skill is worth, and how much a book holds."""
+    """The book: a variance to begin with, and how many points it holds."""
 
-    aims: Array
-    skill: float
     prior: float
-    ahead: float
-    better: float
     capacity: int
     classes: bool
 
@@ -64,23 +77,20 @@ class Rules(NamedTuple):
 
 
 class Now(NamedTuple):
-    """The state of streams, a row for each, all but the certified parts and the pages of the books.
+    """The state of streams, a row for each, all but the certified parts and the pages.
 
-    Rounds, those of the safe part, the last class, and the book followed; the error of the eager part, and the most by
-    which what it earned ever exceeded that; then the tracker's arrays, and those of the books.
+    Rounds, and those of the safe part; the error of the eager part, and the most by which what it earned ever exceeded
+    that; then the tracker's arrays, and that of the book.
     """
 
     rounds: Integers
     safe_rounds: Integers
-    last: Integers
-    lead: Integers
     error: Array
     best: Array
     weights: Array
     means: Array
-    followed: Array
-    seen: Array
-    growth: Array
+    past: Integers
+    holds: Array
     squares: Array
 
 
@@ -89,8 +99,8 @@ class Tracker(NamedTuple):
 
     weights: Array
     means: Array
-    followed: Array
-    seen: Array
+    past: Integers
+    holds: Array
 
 
 class Notes(NamedTuple):
@@ -111,45 +121,112 @@ class Desk(NamedTuple):
     noise: Array
     outcome: Array
     moved: Array
-    away: Array
-    columns: Integers
+    path: Integers
 
 
 @strict
 def _desk(rules: Rules, experts: int) -> Desk:
-    dim, books = len(rules.tracker.centre), len(rules.book.aims)
+    dim = len(rules.tracker.centre)
     return Desk(
         np.empty((experts, dim)),
         np.empty(dim),
         np.empty(dim),
         np.empty(dim),
         np.empty(rules.book.capacity),
-        np.empty(rules.book.capacity),
-        np.empty(books, np.int64),
+        np.empty(DEPTH + 1, np.int64),
     )
 
 
+@inlined
+def _ago(past: Integers, rounds: int, lag: int) -> int:
+    """Return the class of so many rounds ago; 1 for the last one."""
+    return int(past[(rounds - lag) % len(past)])
+
+
 @strict
-def _track(rules: TrackerRules, tracker: Tracker, last: int, experts: Array, q: Array) -> None:
-    """Write the forecast of each expert, and their mixture."""
-    plain = len(tracker.means)
-    for i in range(plain):
+def _walk(tracker: Tracker, pages: Pages, rounds: int, path: Integers) -> int:
+    """Write the contexts of the coming round, the shortest first; return how many they are."""
+    if pages.contexts[0] == 0:
+        return 0
+    path[0] = 0
+    length = 1
+    while length <= min(DEPTH, rounds):
+        longer = pages.longer[path[length - 1], _ago(tracker.past, rounds, length)]
+        if longer == 0:
+            break
+        path[length] = longer
+        length += 1
+    return length
+
+
+@strict
+def _season(rules: TrackerRules, tracker: Tracker, rounds: int, season: int, law: Array) -> None:
+    """Write what the outcomes of earlier periods say, for the period that held most often, of those of a season."""
+    lag = 0
+    most = -math.inf
+    for i in range(rules.begins[season], rules.begins[season + 1]):
+        if 2 * rules.lags[i] > rounds:
+            break
+        score = tracker.holds[i] - 0.5 / math.sqrt(rounds - rules.lags[i] + 1)
+        if score > most:
+            most = score
+            lag = rules.lags[i]
+    dim = len(law)
+    if lag == 0:
+        law[:] = rules.centre
+        return
+    law[:] = 0.0
+    total = FOG
+    for cycle in range(1, len(rules.fades) + 1):
+        if cycle * lag <= min(rounds, len(tracker.past)):
+            law[_ago(tracker.past, rounds, cycle * lag)] += rules.fades[cycle - 1]
+            total += rules.fades[cycle - 1]
+    for j in range(dim):
+        law[j] = (law[j] + FOG / dim) / total
+
+
+@strict
+def _track(rules: TrackerRules, tracker: Tracker, pages: Pages, rounds: int, desk: Desk) -> int:
+    """Write the forecast of each expert, and their mixture; return how many contexts there are."""
+    experts = desk.experts
+    q = desk.q
+    length = 0
+    at = len(tracker.means)
+    for i in range(at):
         for j in range(len(q)):
             experts[i, j] = tracker.means[i, j]
-    for i in range(plain, len(experts)):
-        for j in range(len(q)):
-            experts[i, j] = rules.centre[j] if last < 0 else tracker.followed[last, j] / tracker.seen[last]
+    if len(experts) > at:
+        length = _walk(tracker, pages, rounds, desk.path)
+        law = desk.noise
+        law[:] = rules.centre
+        for order in range(DEPTH + 1):
+            if order < length:
+                context = desk.path[order]
+                seen = pages.seen[context] + BACKING
+                for j in range(len(q)):
+                    law[j] = pages.sums[context, j] / seen + BACKING / seen * law[j]
+            if order:
+                for j in range(len(q)):
+                    experts[at, j] = law[j]
+                at += 1
+        for season in range(len(rules.begins) - 1):
+            _season(rules, tracker, rounds, season, experts[at])
+            at += 1
     for j in range(len(q)):
         total = tracker.weights[0] * experts[0, j]
         for i in range(1, len(experts)):
             total += tracker.weights[i] * experts[i, j]
         q[j] = total
+    return length
 
 
 @strict
-def _follow(rules: TrackerRules, tracker: Tracker, rounds: int, last: int, experts: Array, outcome: Array) -> int:
-    """Learn an outcome, as `Tracker` does; return its class."""
-    weights, top = tracker.weights, 0
+def _follow(rules: TrackerRules, tracker: Tracker, pages: Pages, rounds: int, length: int, desk: Desk) -> None:
+    """Learn an outcome, as `Tracker` does; there is room for a context more."""
+    weights = tracker.weights
+    experts = desk.experts
+    outcome = desk.outcome
+    top = 0
     for j in range(1, len(outcome)):
         if outcome[j] > outcome[top]:
             top = j
@@ -171,87 +248,109 @@ def _follow(rules: TrackerRules, tracker: Tracker, rounds: int, last: int, exper
         step = max(rules.rates[i], least)
         for j in range(len(outcome)):
             tracker.means[i, j] += step * (outcome[j] - tracker.means[i, j])
-    if len(tracker.followed) and last >= 0:
-        for j in range(len(outcome)):
-            tracker.followed[last, j] += outcome[j]
-        tracker.seen[last] += 1
-    return top
+    if len(experts) > len(tracker.means):
+        for i in range(len(rules.lags)):
+            lag = rules.lags[i]
+            if lag <= rounds:
+                held = 1.0 if _ago(tracker.past, rounds, lag) == top else 0.0
+                tracker.holds[i] += max(RECENT, 1 / (rounds - lag + 2)) * (held - tracker.holds[i])
+        _add_context(rules, tracker, pages, rounds, length, desk)
+        tracker.past[rounds % len(tracker.past)] = top
 
 
 @strict
-def _choose(rules: BookRules, pages: Pages, growth: Array, squares: Array, rounds: int, lead: int, desk: Desk) -> int:
-    """Write the column of each book, `used` for a new point; return the book to follow."""
-    q, noise, moved, away, columns, total = desk.q, desk.noise, desk.moved, desk.away, desk.columns, 0.0
+def _add_context(rules: TrackerRules, tracker: Tracker, pages: Pages, rounds: int, length: int, desk: Desk) -> None:
+    """Learn what followed the contexts of the round; one that came again has a longer one."""
+    path = desk.path
+    outcome = desk.outcome
+    for i in range(length):
+        for j in range(len(outcome)):
+            pages.sums[path[i], j] += outcome[j]
+        pages.seen[path[i]] += 1
+    new = pages.contexts[0]
+    again = length == 0 or (length <= min(DEPTH, rounds) and pages.seen[path[length - 1]] > 1)
+    if not again or new == rules.contexts:
+        return
+    if length:
+        pages.longer[path[length - 1], _ago(tracker.past, rounds, length)] = new
+    for j in range(len(outcome)):
+        pages.sums[new, j] = outcome[j]
+        pages.longer[new, j] = 0
+    pages.seen[new] = 1.0
+    pages.contexts[0] = new + 1
+
+
+@strict
+def _choose(rules: BookRules, pages: Pages, squares: Array, rounds: int, desk: Desk) -> int:
+    """Return the column of the point to announce; `used` for a new one."""
+    q = desk.q
+    noise = desk.noise
+    moved = desk.moved
+    used = pages.used[0]
+    ahead = math.sqrt(rounds + 1.0)
+    root = CHANCE * math.sqrt(ahead)
+    alone = 0.0
     for j in range(len(q)):
         spread = q[j] * (1 - q[j]) if rules.classes else (rules.prior + squares[j]) / (rounds + 1)
-        noise[j] = math.sqrt(abs(spread))
-        total += noise[j]
-    for b in range(len(columns)):
-        ahead = max(rules.ahead, (rounds + 1) / rules.aims[b])
-        root, used = math.sqrt(ahead), pages.used[b]
-        moved[:used], away[:used] = 0.0, 0.0
-        for j in range(len(q)):  # over the points inside, so that each is added up in order, four at once
-            floor, entry = CHANCE * root * noise[j], q[j]
-            points, biases = pages.points[b, j], pages.biases[b, j]
-            for i in range(used):
-                x = entry - points[i]
-                moved[i] += max(abs(ahead * x + biases[i]), floor)
-                away[i] += x * x
-        least, column = math.inf, 0
+        noise[j] = root * math.sqrt(abs(spread))
+        alone += noise[j]
+    moved[:used] = 0.0
+    for j in range(len(q)):  # over the points inside, so that each is added up in order, four at once
+        floor = noise[j]
+        entry = q[j]
+        points = pages.points[j]
+        biases = pages.biases[j]
         for i in range(used):
-            cost = moved[i] - pages.sizes[b, i] + ahead * rules.skill * away[i]
-            if cost < least:
-                least, column = cost, i
-        if least >= CHANCE * total * root and used < rules.capacity:
-            column = used
-        columns[b] = column
-    best = 0
-    for b in range(1, len(columns)):
-        if growth[b] < growth[best]:
-            best = b
-    return best if growth[best] * rules.better < growth[lead] else lead
+            moved[i] += max(abs((entry - points[i]) * ahead + biases[i]), floor)
+    least = math.inf
+    column = 0
+    for i in range(used):
+        cost = moved[i] - pages.sizes[i]
+        if cost < least:
+            least = cost
+            column = i
+    return int(used if used == 0 or (least >= alone and used < rules.capacity) else column)
 
 
 @strict
-def _book_learn(rules: BookRules, pages: Pages, growth: Array, squares: Array, rounds: int, desk: Desk) -> None:
+def _book_learn(rules: BookRules, pages: Pages, squares: Array, column: int, desk: Desk) -> None:
     """Learn an outcome, as `Book` does."""
-    q, outcome = desk.q, desk.outcome
-    for b in range(len(desk.columns)):
-        i = desk.columns[b]
-        if i == pages.used[b]:
-            for j in range(len(q)):
-                pages.points[b, j, i], pages.biases[b, j, i] = q[j], 0.0
-            pages.sizes[b, i], pages.slots[b, i] = 0.0, -1
-            pages.used[b] += 1
-        total = 0.0
+    q = desk.q
+    outcome = desk.outcome
+    if column == pages.used[0]:
         for j in range(len(q)):
-            pages.biases[b, j, i] += outcome[j] - pages.points[b, j, i]
-            total += abs(pages.biases[b, j, i])
-        growth[b] = growth[b] + ((total - pages.sizes[b, i]) - growth[b] / rounds)
-        pages.sizes[b, i] = total
+            pages.points[j, column] = q[j]
+            pages.biases[j, column] = 0.0
+        pages.slots[column] = -1
+        pages.used[0] += 1
+    total = 0.0
+    for j in range(len(q)):
+        pages.biases[j, column] += outcome[j] - pages.points[j, column]
+        total += abs(pages.biases[j, column])
+    pages.sizes[column] = total
     if not rules.classes:
         for j in range(len(q)):
             squares[j] += (outcome[j] - q[j]) ** 2
 
 
 @strict
-def _slot(pages: Pages, book: int, column: int) -> int:
+def _slot(pages: Pages, column: int) -> int:
     """Return the place of a point among those announced; one that equals none of them is the next."""
-    slot = pages.slots[book, column]
+    slot = pages.slots[column]
     if slot >= 0:
         return int(slot)
-    count, dim = int(pages.announced[0]), pages.points.shape[1]
+    count, dim = int(pages.announced[0]), pages.points.shape[0]
     for slot in range(count):
         equal = True
         for j in range(dim):
-            equal = equal and pages.told[slot, j] == pages.points[book, j, column]
+            equal = equal and pages.told[slot, j] == pages.points[j, column]
         if equal:
-            pages.slots[book, column] = slot
+            pages.slots[column] = slot
             return slot
     for j in range(dim):
-        pages.told[count, j] = pages.points[book, j, column] + 0.0
+        pages.told[count, j] = pages.points[j, column] + 0.0
         pages.owed[count, j] = 0.0
-    pages.slots[book, column] = count
+    pages.slots[column] = count
     pages.announced[0] = count + 1
     return count
 
@@ -284,21 +383,25 @@ def _opens(rules: GuardRules, rounds: int, safe: int, error: float, best: float)
 
 
 @inlined
-def _fits(pages: Pages, columns: Integers, most: int) -> bool:
-    """Return whether a stream's blocks have room for the points chosen."""
-    fits = pages.announced[0] < pages.numbers[SLOT_ROOM] or pages.numbers[SLOT_ROOM] == most
-    for b in range(len(columns)):
-        fits = fits and columns[b] < pages.numbers[ROOM]
-    return bool(fits)
+def _fits(pages: Pages, column: int, rules: Rules) -> bool:
+    """Return whether a stream's blocks have room for the point chosen, and for another context."""
+    numbers = pages.numbers
+    fits = column < numbers[ROOM]
+    fits = fits and (pages.announced[0] < numbers[SLOT_ROOM] or numbers[SLOT_ROOM] == rules.book.capacity)
+    return bool(fits and (pages.contexts[0] < numbers[CONTEXT_ROOM] or numbers[CONTEXT_ROOM] == rules.tracker.contexts))
 
 
 @strict
-def _room(pool: Pool, row: int, pages: Pages, columns: Integers, capacity: int) -> bool:
-    """Return whether there is room for the points chosen, once the stream has taken what it needs from the pool."""
-    for b in range(len(columns)):
-        if columns[b] == pages.numbers[ROOM] and not add_columns(pool, row, capacity):
-            return False
-    return pages.announced[0] < pages.numbers[SLOT_ROOM] or add_slots(pool, row, len(columns) * capacity)
+def _room(pool: Pool, row: int, pages: Pages, column: int, rules: Rules) -> bool:
+    """Return whether there is room for all of it, once the stream has taken what it needs from the pool."""
+    numbers = pages.numbers
+    if column == numbers[ROOM] and not add_columns(pool, row, rules.book.capacity):
+        return False
+    slots = rules.book.capacity
+    if pages.announced[0] == numbers[SLOT_ROOM] < slots and not add_slots(pool, row, slots):
+        return False
+    contexts = rules.tracker.contexts
+    return not (pages.contexts[0] == numbers[CONTEXT_ROOM] < contexts) or add_contexts(pool, row, contexts)
 
 
 @strict
@@ -316,46 +419,48 @@ def guard_rounds(
 
     Safe's rounds are noted only. Return the first row that there was no room for in the pool; nothing of it is learned.
     """
-    desk, dim, guard, s = _desk(rules, now.weights.shape[1]), pool.told.shape[1], rules.guard, -1
-    outcome, capacity = desk.outcome, rules.book.capacity
+    desk = _desk(rules, now.weights.shape[1])
+    dim = pool.told.shape[1]
+    guard = rules.guard
+    outcome = desk.outcome
     point = np.empty(dim)
+    s = -1
     # Taken out of their tuples once: in the loop each access would count references to the array.
     played = now.rounds
     played_safe = now.safe_rounds
-    last = now.last
-    leads = now.lead
     eager_error = now.error
     best = now.best
     for i in range(begin, len(rows)):
         if rows[i] != s:
             s = rows[i]
-            growth, squares = now.growth[s], now.squares[s]
-            tracker = Tracker(now.weights[s], now.means[s], now.followed[s], now.seen[s])
+            squares = now.squares[s]
+            tracker = Tracker(now.weights[s], now.means[s], now.past[s], now.holds[s])
             pages = opened(pool, s)
         rounds = played[s]
         spent = played_safe[s]
         eager = _opens(guard, rounds, spent, eager_error[s], best[s])
         slot = -1
-        _track(rules.tracker, tracker, last[s], desk.experts, desk.q)
+        column = -1
+        length = _track(rules.tracker, tracker, pages, rounds, desk)
         if eager:
-            lead, slot = _choose(rules.book, pages, growth, squares, rounds - spent, leads[s], desk), 0
-            column = desk.columns[lead]
-            new = column == pages.used[lead]
+            slot = 0
+            column = _choose(rules.book, pages, squares, rounds - spent, desk)
+            new = column == pages.used[0]
             for j in range(dim):
-                point[j] = desk.q[j] if new else pages.points[lead, j, column]
+                point[j] = desk.q[j] if new else pages.points[j, column]
             if len(notes.points):
                 for j in range(dim):
                     notes.points[i, j] = point[j]
         if learning:
+            if not _fits(pages, column, rules):
+                if not _room(pool, s, pages, column, rules):
+                    return i
+                pages = opened(pool, s)
             outcome[:] = 0.0
             add_outcome(outcome, outcomes, i)
             if eager:
-                if not _fits(pages, desk.columns, len(desk.columns) * capacity):
-                    if not _room(pool, s, pages, desk.columns, capacity):
-                        return i
-                    pages = opened(pool, s)
-                _book_learn(rules.book, pages, growth, squares, rounds - spent + 1, desk)
-                leads[s], slot = lead, _slot(pages, lead, column)
+                _book_learn(rules.book, pages, squares, column, desk)
+                slot = _slot(pages, column)
                 bias = pages.owed[slot]
                 less = size(bias, guard.squares)
                 for j in range(dim):
@@ -365,7 +470,7 @@ def guard_rounds(
                 best[s] = max(best[s], earned - eager_error[s])
             else:
                 played_safe[s] = spent + 1
-            last[s] = _follow(rules.tracker, tracker, rounds, last[s], desk.experts, outcome)
+            _follow(rules.tracker, tracker, pages, rounds, length, desk)
             played[s] = rounds + 1
         if len(notes.slots):
             notes.slots[i] = slot

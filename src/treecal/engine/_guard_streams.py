@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from functools import cached_property, partial
 from typing import Any, Self, TypeGuard
@@ -16,8 +16,6 @@ from treecal.columns import ROUNDS, ColumnStreams, Field, Forecasts, ListedForec
 from treecal.exceptions import SnapshotError
 from treecal.forecast import Forecast, uniform
 from treecal.forecasters import (
-    BETTER,
-    LOOK_AHEAD,
     SHARE,
     BinaryGrid,
     Books,
@@ -95,39 +93,44 @@ def guard_schema(thing: Guarded) -> Schema:
     """Return what is kept of a stream: guard, tracker, books and their pages, and the safe part once it forecast."""
     source: Any = thing.eager.source  # type: ignore[attr-defined] # a Codebook of a Tracker
     book: Any = thing.eager._now[1].book  # type: ignore[attr-defined]
-    experts, books, dim = source._state, len(book.sizes), thing.space.dim
-    most = books * book.capacity
+    experts, dim, most, contexts = source._state, thing.space.dim, book.capacity, source._most
 
     count = partial(Field, dtype=np.int64, least=0)
     return Schema(
         (
             ROUNDS,
             count("safe_rounds", most=MOST_ROUNDS),
-            Field("last", dtype=np.int64, new=-1, least=-1, most=dim - 1),
-            count("lead", new=books - 1, most=books - 1),
             Field("error"),
             Field("best", least=0.0),
             *(
                 Field(name, np.shape(new), new=new)
                 for name, new in (("weights", experts.weights), ("means", experts.means))
             ),
-            Field("followed", np.shape(experts.followed), new=experts.followed),
-            Field("seen", np.shape(experts.counts), new=experts.counts),
-            Field("growth", (books,)),
+            Field("past", np.shape(experts.past), dtype=np.uint8, least=0, most=dim - 1),
+            Field("holds", np.shape(experts.holds)),
             Field("squares", (0 if book.classes else dim,)),
-            count("used", (books,), most=book.capacity),
+            count("used", most=most),
             count("announced", most=most),
+            count("contexts", most=contexts),
             *_safe_fields(thing.safe),
             *(Field(name, (dim,), length=_columns_of, layout="listed") for name in ("points", "biases")),
             Field("slots", dtype=np.int32, length=_columns_of, layout="listed", least=-1, most=most - 1),
             *(Field(name, (dim,), length=_announced_of, layout="listed") for name in ("told", "owed")),
+            Field("sums", (dim,), length=_contexts_of, layout="listed"),
+            Field("seen", length=_contexts_of, layout="listed", least=1.0),
+            Field("longer", (dim,), dtype=np.int16, length=_contexts_of, layout="listed", least=0, most=contexts),
         )
     )
 
 
 def _columns_of(columns: Any) -> Integers:
-    """Return how many columns of its books each row uses."""
-    return np.asarray(columns["used"].sum(axis=1))
+    """Return how many columns of its book each row uses."""
+    return np.asarray(columns["used"])
+
+
+def _contexts_of(columns: Any) -> Integers:
+    """Return how many contexts each row has."""
+    return np.asarray(columns["contexts"])
 
 
 def _announced_of(columns: Any) -> Integers:
@@ -218,34 +221,40 @@ class GuardStreams(ColumnStreams):
         share = guard.budget * guard.rate
         self._rules = kernels.Rules(
             kernels.GuardRules(guard.diameter, squares, guard.rate, share, guard.credit, error, np.empty(0)),
-            kernels.TrackerRules(source._rates, SHARE, source._scale, np.array(self._space.centre), book.classes),
-            kernels.BookRules(
-                np.array(book.sizes, float), book.skill, book.prior, LOOK_AHEAD, BETTER, book.capacity, book.classes
+            kernels.TrackerRules(
+                source._rates,
+                SHARE,
+                source._scale,
+                np.array(self._space.centre),
+                book.classes,
+                source._most,
+                source._lags,
+                np.cumsum([0, *map(len, source._seasons)]),
+                source._fades,
             ),
+            kernels.BookRules(book.prior, book.capacity, book.classes),
         )
         self._safe: dict[int, Forecaster] = {}  # of the rows in which it has forecast
-        self._pool = self._new_pool(np.zeros((0, 4), np.int64))
+        self._pool = self._new_pool(np.zeros((0, 6), np.int64))
         self.reserve(rows)
 
-    def _new_pool(self, numbers: Integers, columns: int = 0, slots: int = 0) -> Any:
+    def _new_pool(self, numbers: Integers, free: Sequence[int] = (0, 0, 0)) -> Any:
         """Return a pool for pages of these sizes, and with so much room free."""
         from treecal.engine._guard_pages import empty_pool
 
-        return empty_pool(numbers, self.columns["used"], self.columns["announced"], self._space.dim, columns, slots)
+        return empty_pool(numbers, tuple(self.columns[name] for name in _COUNTS), self._space.dim, list(free))
 
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
-        own = (array.nbytes for name, array in self._pool._asdict().items() if name not in ("used", "announced"))
+        own = (array.nbytes for name, array in self._pool._asdict().items() if name not in _COUNTS)
         safe = (array.nbytes for part in self._safe.values() for array in _safe_rows(part).values())
         return self.columns.nbytes + int(sum(own)) + sum(safe)
 
     def reserve(self, rows: int) -> None:
         super().reserve(rows)
         numbers = np.pad(self._pool.numbers, [(0, rows - len(self._pool.numbers)), (0, 0)])
-        self._pool = self._pool._replace(
-            numbers=numbers, used=self.columns["used"], announced=self.columns["announced"]
-        )
+        self._pool = self._pool._replace(numbers=numbers, **{name: self.columns[name] for name in _COUNTS})
 
     def clear(self, rows: Integers) -> None:
         super().clear(rows)
@@ -324,28 +333,31 @@ class GuardStreams(ColumnStreams):
         """Return what the pages of some streams hold."""
         from treecal.engine._guard_pages import PageRows, pack
 
-        columns, slots = int(self.columns["used"][rows].sum()), int(self.columns["announced"][rows].sum())
-        points, biases, told, owed = (np.empty((n, self._space.dim)) for n in (columns, columns, slots, slots))
-        pages = PageRows(points, biases, np.empty(columns, np.int32), told, owed)
+        columns, slots, contexts = (int(self.columns[name][rows].sum()) for name in _COUNTS)
+        points, biases, told, owed, sums = (
+            np.empty((n, self._space.dim)) for n in (columns, columns, slots, slots, contexts)
+        )
+        longer = np.empty((contexts, self._space.dim), np.int16)
+        pages = PageRows(points, biases, np.empty(columns, np.int32), told, owed, sums, np.empty(contexts), longer)
         pack(rows, self._pool, pages)
         return pages
 
     def _pack(self, rounds: int) -> None:
         """Pack the pool, and make room for so many rounds more, as streams usually need it."""
-        from treecal.engine._guard_pages import ROOM, SLOT_ROOM, unpack
+        from treecal.engine._guard_pages import ROOMS, unpack
 
         pages, numbers = self._pages(np.arange(len(self.rounds))), self._pool.numbers
         self._pool = self._pool._replace(points=_NONE, biases=_NONE, sizes=_NONE)  # so that both are never held at once
         few = max(3 * min(rounds, len(numbers)), _FEW)  # and as much as any stream may ask for next
-        free = (max(int(own.sum()) // 4, 2 * int(own.max()) + 2, few) for own in numbers[:, [ROOM, SLOT_ROOM]].T)
-        self._pool = self._new_pool(numbers, *free)
+        free = (max(int(own.sum()) // 4, 2 * int(own.max()) + 2, few) for own in numbers[:, ROOMS].T)
+        self._pool = self._new_pool(numbers, [*free])
         unpack(pages, self._pool)
 
     def rows(self, rows: Integers) -> dict[str, Any]:
-        """Return the columns, and of the books one stream's rows after another's.
+        """Return the columns, and of the pages one stream's rows after another's.
 
-        Of the books there is a row for each column that is used, book by book (`points`, `biases`, `slots`); and for
-        each point that was announced, in order (`told`, `owed`).
+        Of the pages there is a row for each column that is used (`points`, `biases`, `slots`); for each point that was
+        announced, in order (`told`, `owed`); and for each context (`sums`, `seen`, `longer`).
         """
         pages: dict[str, Any] = self._pages(rows)._asdict()
         parts = [_safe_rows(self._safe[row]) for row in rows.tolist() if row in self._safe]
@@ -357,19 +369,22 @@ class GuardStreams(ColumnStreams):
         return found | pages
 
     def with_rows(self, columns: Any) -> Self:
-        from treecal.engine._guard_pages import ROOM, SLOT_ROOM, PageRows, unpack
+        from treecal.engine._guard_pages import ROOMS, PageRows, unpack
 
         twin = super().with_rows(columns)
         used, announced = twin.columns["used"], twin.columns["announced"]
-        home = np.repeat(np.arange(len(used)), used.sum(axis=1))
+        home = np.repeat(np.arange(len(used)), used)
         placed = np.bincount(home, columns["slots"] >= 0, len(used))
         # So there is always a slot for what is announced next: kernels do not ask.
         if (announced > placed).any() or (columns["slots"] >= announced[home]).any():
             raise SnapshotError("the points announced are not those of the books.")
         if (twin.columns["safe_rounds"] > twin.rounds).any():
             raise SnapshotError("there are more rounds of the safe part than of all.")
-        numbers = np.zeros((len(used), 4), np.int64)
-        numbers[:, ROOM], numbers[:, SLOT_ROOM] = used.max(axis=1, initial=0), announced
+        contexts = twin.columns["contexts"]
+        if (columns["longer"] >= np.maximum(np.repeat(contexts, contexts), 1)[:, None]).any():
+            raise SnapshotError("a longer context is none of those there are.")
+        numbers = np.zeros((len(used), 6), np.int64)
+        numbers[:, ROOMS] = np.stack([used, announced, contexts], axis=1)
         twin._pool = twin._new_pool(numbers)
         unpack(PageRows(*(np.array(columns[name], order="C") for name in PageRows._fields)), twin._pool)
         fields = [field for field in self.schema.fields if field.name.startswith("own_")]
@@ -391,12 +406,15 @@ class GuardStreams(ColumnStreams):
 
         f, s = deepcopy(self.thing), row
         (eager, guard), now = f._now, {name: self.columns[name][s] for name in kernels.Now._fields}
-        rounds, safe, last, lead = (int(now[name]) for name in ("rounds", "safe_rounds", "last", "lead"))
-        weights, means, followed, seen = (now[name].copy() for name in ("weights", "means", "followed", "seen"))
-        eager.source._state = Experts(rounds, weights, means, followed, seen, last)  # type: ignore[attr-defined]
-        used, pages = self.columns["used"][s].copy(), self._pages(np.array([s]))
+        rounds = int(now["rounds"])
+        safe = int(now["safe_rounds"])
+        pages = self._pages(np.array([s]))
+        weights, means, past, holds = (now[name].copy() for name in ("weights", "means", "past", "holds"))
+        eager.source._state = Experts(  # type: ignore[attr-defined]
+            rounds, weights, means, pages.sums, pages.seen, pages.longer, past, holds
+        )
         squares = now["squares"].copy() if len(now["squares"]) else np.zeros(self._space.dim)
-        books = Books(rounds - safe, *self._columns(used, pages), used, now["growth"].copy(), lead, squares)
+        books = Books(rounds - safe, *self._columns(pages), len(pages.points), squares)
         eager._now = eager.source, Shelf(self._book, books)  # type: ignore[attr-defined]
         guard.rounds, guard.best = rounds, float(now["best"])
         guard.safe = self._safe.get(s, guard.safe)._fork()
@@ -406,16 +424,17 @@ class GuardStreams(ColumnStreams):
         guard._opened()
         return f
 
-    def _columns(self, used: Integers, pages: Any) -> tuple[Array, Array, Array]:
-        """Return points, biases and sizes of a stream's books, in as many columns as the class has."""
-        width = 2
-        while width < used.max():
+    def _columns(self, pages: Any) -> tuple[Array, Array, Array]:
+        """Return points, biases and sizes of a stream's book, in as many columns as the class has."""
+        used, width = len(pages.points), 2
+        while width < used:
             width = min(2 * width, self._book.capacity)
-        points, biases = np.zeros((2, len(used), self._space.dim, width))
-        for b, rows in enumerate(np.split(np.arange(used.sum()), np.cumsum(used)[:-1])):
-            points[b, :, : used[b]], biases[b, :, : used[b]] = pages.points[rows].T, pages.biases[rows].T
-        return points, biases, np.add.accumulate(np.abs(biases), axis=1)[:, -1]
+        points, biases = np.zeros((2, self._space.dim, width))
+        points[:, :used] = pages.points.T
+        biases[:, :used] = pages.biases.T
+        return points, biases, np.add.accumulate(np.abs(biases), axis=0)[-1]
 
 
 _NONE = np.empty(0)
 _FEW = 512
+_COUNTS = ("used", "announced", "contexts")

@@ -12,11 +12,8 @@ from treecal.forecasters._base import (
 )
 from treecal.forecasters._binary_grid import BinaryGrid
 from treecal.forecasters._codebook import (
-    BETTER as BETTER,
     CAPACITY as CAPACITY,
     CHANCE as CHANCE,
-    LOOK_AHEAD as LOOK_AHEAD,
-    SIZES as SIZES,
     Book as Book,
     Books as Books,
     Candidate as Candidate,
@@ -44,7 +41,15 @@ from treecal.forecasters._running_mean import RunningMean
 from treecal.forecasters._sampled import Sampled, SampleTreeCal
 from treecal.forecasters._simplex_grid import MOST_POINTS as MOST_POINTS, SimplexGrid, points as points
 from treecal.forecasters._tally import Tally as Tally
-from treecal.forecasters._tracker import SHARE as SHARE, Experts as Experts, Tracker
+from treecal.forecasters._tracker import (
+    BACKING as BACKING,
+    DEPTH as DEPTH,
+    FOG as FOG,
+    RECENT as RECENT,
+    SHARE as SHARE,
+    Experts as Experts,
+    Tracker,
+)
 from treecal.forecasters._tree.adaptive import (
     AdaptiveState as AdaptiveState,
     AdaptiveTreeCal,

@@ -116,5 +116,5 @@ def _choice(kind: type[Forecaster], space: ConvexSet, norm: Norm, rounds: int) -
         made = repr(forecaster).replace(repr(space), "space")
         found = forecaster.certificate(norm, rounds=rounds)
     except TreeCalError as error:  # not for this set or norm
-        return Choice(made, None, str(error).splitlines()[0])
+        return Choice(made, None, error.message)
     return Choice(made, None, "no certificate is known") if found is None else Choice(made, found.bound, found.why)

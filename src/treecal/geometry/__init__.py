@@ -9,6 +9,7 @@ from treecal.geometry._distributions import (
     from_quantiles,
     quantile_level,
     quantile_levels,
+    read_columns,
     read_distribution,
     read_distributions,
     read_numbers,

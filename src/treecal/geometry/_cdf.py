@@ -150,7 +150,7 @@ class Cdf(ConvexSet):
         v = as_points(self, direction)
         after = np.cumsum(v[..., ::-1], axis=-1)  # over the last k thresholds
         sums = np.concatenate([np.zeros((*v.shape[:-1], 1)), after], axis=-1)
-        return (np.arange(self.dim)[::-1] < np.argmin(sums, axis=-1)[..., None]).astype(np.float64)
+        return np.asarray(np.arange(self.dim)[::-1] < np.argmin(sums, axis=-1)[..., None], np.float64)
 
     def project(self, points: ArrayLike) -> Array:
         """Return the nearest distribution function: isotonic regression, clipped to 0 and 1."""

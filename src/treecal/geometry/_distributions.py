@@ -104,9 +104,11 @@ def read_numbers(space: Cdf, numbers: NDArray[Any], before: int = 0, error: Refu
     return found
 
 
-def _refuse(space: Cdf, number: float, round_: int, error: Refusal, what: str = "is") -> None:
+def _refuse(space: Cdf | None, number: float, round_: int, error: Refusal, what: str = "is") -> None:
     if np.isnan(number):
         raise error.at(round_, f"{what} NaN, expected a number.", hint="drop or impute missing values.")
+    if space is None:
+        raise error.at(round_, f"{what} {number:g}, expected a finite number.")
     problem = f"{what} {number:g}, expected {space.low:g} to {space.high:g}."
     hint = f"tc.Cdf({space.low:g}, {space.high:g}, clip=True) counts numbers outside as the nearer end."
     raise error.at(round_, problem, hint=hint if np.isfinite(number) else None)
@@ -128,14 +130,15 @@ def read_distribution(space: Cdf, value: Any, round_: int, tolerance: float) -> 
     if (number := read_number(space, value, round_, ForecastError)) is not None:
         return space.steps(number)
     if isinstance(value, Mapping):
-        table = {name: np.asanyarray(entry)[None] for name, entry in value.items()}
-        return _from_columns(space, table, round_ - 1)[0]
+        single = {name: np.asanyarray(entry)[None] for name, entry in value.items()}
+        return np.asarray(_from_columns(space, single, round_ - 1)[0])
     if callable(getattr(value, "cdf", None)):
-        return _checked(space, np.asarray(value.cdf(space.thresholds), np.float64)[None], round_ - 1, tolerance)[0]
+        found = np.asarray(value.cdf(space.thresholds), np.float64)
+        return np.asarray(_checked(space, found[None], round_ - 1, tolerance)[0])
     raw = _array(value)
     if raw is None or raw.shape != (space.dim,):
         raise _no_distribution(space, value, raw, round_)
-    return _checked(space, raw[None], round_ - 1, tolerance)[0]
+    return np.asarray(_checked(space, raw[None], round_ - 1, tolerance)[0])
 
 
 def read_distributions(space: Cdf, values: Any, *, before: int = 0, tolerance: float = 1e-6) -> Array:
@@ -161,10 +164,8 @@ def read_distributions(space: Cdf, values: Any, *, before: int = 0, tolerance: f
     array([[0.1 , 0.34, 0.66, 0.9 ],
            [0.06, 0.22, 0.53, 0.83]])
     """
-    if (names := columns(values)) is not None and not isinstance(values, np.ndarray):
-        values = {name: np.asanyarray(values[name]) for name in names}
-    if isinstance(values, Mapping):
-        return _from_columns(space, {name: np.asanyarray(column) for name, column in values.items()}, before)
+    if isinstance(values, Mapping) or columns(values) is not None:
+        return _from_columns(space, values, before)
     if callable(getattr(values, "cdf", None)):
         found = np.asarray(values.cdf(space.thresholds[:, None]), np.float64)
         return _checked(space, found.reshape(space.dim, -1).T, before, tolerance)
@@ -222,31 +223,85 @@ def _missing(row: Array) -> int:
     return int(np.argmax(np.isnan(row))) + 1
 
 
-def _from_columns(space: Cdf, table: dict[Any, NDArray[Any]], before: int) -> Array:
-    """Return the rows of a table whose columns say what they hold."""
-    names = {str(name).lower(): name for name in table}
-    if not table:
-        raise ForecastError.at(before + 1, f"is empty, expected {_FORMS.format(space.dim)}.")
-    if names.keys() == {"members"}:
-        return from_members(space, _numeric(table, names["members"], before, 2), before)
-    if names.keys() - {"family"} == {"mean", "sd"}:
-        mean, sd = (_numeric(table, names[name], before, 1) for name in ("mean", "sd"))
-        family = table[names["family"]].ravel() if "family" in names else ["normal"]
-        if len(set(family)) != 1 or family[0] not in FAMILIES:
-            raise ParameterError.expected(
-                "family", str(family[0]), ", ".join(FAMILIES), hint="any law of scipy.stats can be passed itself."
-            )
-        return from_moments(space, mean, sd, before=before, family=str(family[0]))
+def read_columns(table: Any, *, space: Cdf | None = None, before: int = 0) -> tuple[str, tuple[float, ...], Array]:
+    """Return the form of a table's forecasts, the levels of quantiles, and its columns, `(n, k)`, checked.
+
+    The form is "quantiles", which are then in order; "members", of which some may be NaN; or the family whose means and
+    standard deviations the two columns are. Numbers outside the set, if there is one, are clipped or refused.
+
+    Examples
+    --------
+    >>> read_columns({"q90": [9.0], "q10": [3.0]})
+    ('quantiles', (0.1, 0.9), array([[3., 9.]]))
+    """
+    if (names := columns(table)) is not None:
+        table = {name: table[name] for name in names}
+    if not isinstance(table, Mapping):
+        expected = "a table or a dictionary of quantiles by level, of members, or of mean and sd"
+        raise ForecastError(f"forecasts are a {type(table).__name__}, expected {expected}.")
+    given = {name: np.asanyarray(column) for name, column in table.items()}
+    named = {str(name).lower(): name for name in given}
+    if not given:
+        raise ForecastError.at(before + 1, "is empty, expected quantiles by level, or members, or mean and sd.")
+    if named.keys() == {"members"}:
+        return "members", (), _members(_numeric(given, named["members"], before, 2), space, before)
+    if named.keys() - {"family"} == {"mean", "sd"}:
+        family = str(given[named["family"]].ravel()[0]) if "family" in named else "normal"
+        if family not in FAMILIES or (given[named["family"]] != family if "family" in named else np.False_).any():
+            hint = "any law of scipy.stats can be passed itself to what has a tc.Cdf."
+            raise ParameterError.expected("family", family, "one of " + ", ".join(FAMILIES), hint=hint)
+        mean, sd = (_numeric(given, named[name], before, 1) for name in ("mean", "sd"))
+        return family, (), _moments(mean, sd, family, space, before)
     try:
-        levels = quantile_levels(table)
+        levels = quantile_levels(given)
     except ParameterError as error:
         expected = "quantiles by level, or members, or mean and sd"
-        problem = f"has entries for {listed(list(table))}, expected {expected}: {error.message}"
+        problem = f"has entries for {listed(list(given))}, expected {expected}: {error.message}"
         raise ForecastError.at(before + 1, problem, hint=error.hint) from None
-    columns_ = [_numeric(table, name, before, 1) for name in levels.values()]
-    if len({len(column) for column in columns_}) > 1:
-        raise ForecastError.at(before + 1, f"has quantiles in columns of lengths {[*map(len, columns_)]}.")
-    return from_quantiles(space, list(levels), np.column_stack(columns_), before, list(map(str, levels.values())))
+    found = [_numeric(given, name, before, 1) for name in levels.values()]
+    if len({len(column) for column in found}) > 1:
+        raise ForecastError.at(before + 1, f"has quantiles in columns of lengths {[*map(len, found)]}.")
+    q = _inside(space, np.column_stack(found), before, [f"has the quantile {name} of" for name in levels.values()])
+    crossing = np.asarray((q[:, 1:] < q[:, :-1]).any(axis=1))
+    if crossing.any():
+        _say("quantiles cross, and are sorted,", crossing, before)
+        q = np.sort(q, axis=1)
+    return "quantiles", tuple(levels), q
+
+
+def _members(members: Array, space: Cdf | None, before: int) -> Array:
+    missing = np.isnan(members)
+    if (none := missing.all(axis=1)).any():
+        problem = "has no member that is a number."
+        raise ForecastError.at(before + int(none.argmax()) + 1, problem, hint="drop or impute such rounds.")
+    if missing.any():
+        _say("members are missing, and left out,", np.asarray(missing.any(axis=1)), before)
+    first = members[np.arange(len(members)), missing.argmin(axis=1)]
+    whole = _inside(space, np.where(missing, first[:, None], members), before, ["has the member"] * members.shape[1])
+    return np.where(missing, np.nan, whole)
+
+
+def _moments(mean: Array, sd: Array, family: str, space: Cdf | None, before: int) -> Array:
+    if len(mean) != len(sd):
+        raise ForecastError.at(before + 1, f"has {len(mean)} means and {len(sd)} standard deviations.")
+    valid = (sd >= 0) & np.isfinite(sd)
+    if not valid.all():
+        at = int(np.argmin(valid))
+        raise ForecastError.at(before + at + 1, f"has the sd {sd[at]:g}, expected a number of 0 or more.")
+    centre = _inside(space, mean[:, None], before, ["has the mean"])
+    if family == "lognormal" and not ((centre > 0).all() and (space is None or space.low >= 0)):
+        at = int(np.argmin(centre > 0))
+        expected = "expected a mean above 0, on a set without numbers below 0"
+        raise ForecastError.at(before + at + 1, f"is lognormal with the mean {mean[at]:g}, {expected}.")
+    return np.column_stack([centre, sd])
+
+
+def _from_columns(space: Cdf, table: Mapping[Any, Any], before: int) -> Array:
+    """Return the rows of a table whose columns say what they hold."""
+    form, levels, found = read_columns(table, space=space, before=before)
+    if form == "quantiles":
+        return from_quantiles(space, levels, found)
+    return from_members(space, found) if form == "members" else from_moments(space, *found.T, family=form)
 
 
 def _numeric(table: dict[Any, NDArray[Any]], name: Any, before: int, ndim: int) -> Array:
@@ -265,15 +320,8 @@ def _numeric(table: dict[Any, NDArray[Any]], name: Any, before: int, ndim: int) 
     return np.asarray(np.ma.filled(column, np.nan) if np.ma.isMA(column) else column, np.float64)
 
 
-def from_quantiles(
-    space: Cdf, levels: Sequence[float], values: Array, before: int = 0, names: Sequence[str] | None = None
-) -> Array:
+def from_quantiles(space: Cdf, levels: Sequence[float], q: Array) -> Array:
     """Return the distribution functions of rows of quantiles, `(n, levels)`, at the thresholds, `(n, dim)`."""
-    shown = [f"{level:g}" for level in levels] if names is None else names
-    q = _inside(space, values, before, [f"has the quantile {name} of" for name in shown])
-    if (crossing := (q[:, 1:] < q[:, :-1]).any(axis=1)).any():
-        _say("quantiles cross, and are sorted,", crossing, before)
-        q = np.sort(q, axis=1)
     z = space.thresholds
     tau = np.array(levels)
     if len(tau) == 1:
@@ -291,7 +339,7 @@ def from_quantiles(
     if len(levels) > 1:
         _tail(found, place == 0, q[:, [0, 1]], tau[[0, 1]], z, 1.0)
         _tail(found, place == len(tau), q[:, [-1, -2]], tau[[-1, -2]], z, -1.0)
-    return found
+    return np.asarray(found)
 
 
 def _tail(found: Array, where: NDArray[np.bool_], outer: Array, levels: Array, z: Array, sign: float) -> None:
@@ -309,36 +357,20 @@ def _tail(found: Array, where: NDArray[np.bool_], outer: Array, levels: Array, z
     found[row, at] = mass * tail if sign > 0 else 1 - mass * tail
 
 
-def from_members(space: Cdf, members: Array, before: int = 0) -> Array:
+def from_members(space: Cdf, members: Array) -> Array:
     """Return the empirical distribution functions of rows of members, `(n, members)`, at the thresholds, `(n, dim)`."""
-    missing = np.isnan(members)
-    count = members.shape[1] - missing.sum(axis=1)
-    if not (count > 0).all():
-        at = int(np.argmin(count > 0))
-        raise ForecastError.at(before + at + 1, "has no member that is a number.", hint="drop or impute such rounds.")
-    if missing.any():
-        _say("members are missing, and left out,", missing.any(axis=1), before)
-    inside = _inside(space, np.where(missing, space.low, members), before, ["has the member"] * members.shape[1])
-    inside = np.sort(np.where(missing, np.inf, inside), axis=1)
+    count = (~np.isnan(members)).sum(axis=1)
+    inside = np.sort(members, axis=1)  # missing ones last
     found = np.array([np.searchsorted(row, space.thresholds, side="right") for row in inside])
     return np.asarray(found.reshape(-1, space.dim) / count[:, None])
 
 
-def from_moments(space: Cdf, mean: Array, sd: Array, *, before: int = 0, family: str = "normal") -> Array:
+def from_moments(space: Cdf, mean: Array, sd: Array, *, family: str = "normal") -> Array:
     """Return the distribution functions of a family with these means and standard deviations, at the thresholds."""
-    if len(mean) != len(sd):
-        raise ForecastError.at(before + 1, f"has {len(mean)} means and {len(sd)} standard deviations.")
-    centre = _inside(space, mean[:, None], before, ["has the mean"])
-    valid = (sd >= 0) & np.isfinite(sd)
-    if not valid.all():
-        at = int(np.argmin(valid))
-        raise ForecastError.at(before + at + 1, f"has the sd {sd[at]:g}, expected a number of 0 or more.")
+    centre = mean[:, None]
     z = np.broadcast_to(space.thresholds, (len(mean), space.dim))
     spread = sd[:, None]
     if family == "lognormal":
-        if not ((centre > 0).all() and space.low >= 0):
-            expected = "expected a mean above 0, and low of 0 or more"
-            raise ForecastError.at(before + 1, f"is lognormal on {space!r}, {expected}.")
         square = applied(log, (1 + (spread / centre) ** 2).ravel())[:, None]
         centre = applied(log, centre.ravel())[:, None] - square / 2
         spread = np.sqrt(square)
@@ -359,15 +391,17 @@ def from_moments(space: Cdf, mean: Array, sd: Array, *, before: int = 0, family:
     return found.reshape(z.shape)
 
 
-def _inside(space: Cdf, values: Array, before: int, what: Sequence[str]) -> Array:
+def _inside(space: Cdf | None, values: Array, before: int, what: Sequence[str]) -> Array:
     """Return numbers of forecasts, clipped if the set says so; the first other one raises, with its round."""
-    outside = ~((values >= space.low) & (values <= space.high))
+    finite = np.isfinite(values)
+    outside = ~finite if space is None else ~((values >= space.low) & (values <= space.high))
     if not outside.any():
         return values
-    refused = ~np.isfinite(values) if space.clip else outside
+    refused = outside if space is None or not space.clip else ~finite
     if refused.any():
         row, column = np.unravel_index(int(np.argmax(refused)), values.shape)
         _refuse(space, float(values[row, column]), before + int(row) + 1, ForecastError, what[int(column)])
+    assert space is not None
     return np.clip(values, space.low, space.high)
 
 

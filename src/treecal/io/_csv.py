@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from treecal.exceptions import FileError
+from treecal.exceptions import FileError, Reason
 from treecal.io._decoder import Decoder
 from treecal.io._duckdb import columns_of_type, identifier, library, quoted
 from treecal.io._formats import Check, Format
@@ -318,7 +318,7 @@ class Csv(FileSource):
     def cell(self, name: str) -> str:
         return f"NULLIF(TRIM({identifier(name)}), '')"
 
-    def invalid(self, records: Sequence[int], decoder: Decoder | None = None) -> Iterator[tuple[Place, str]]:
+    def invalid(self, records: Sequence[int], decoder: Decoder | None = None) -> Iterator[tuple[Place, Reason]]:
         wanted = set(records)
         whole = 0
         rejected = self._rejected

@@ -17,7 +17,7 @@ import numpy as np
 
 from treecal._typing import Array
 from treecal._validate import HEAVIEST
-from treecal.exceptions import FileError, OutcomeError, TreeCalError
+from treecal.exceptions import FileError, OutcomeError, Reason, TreeCalError
 from treecal.geometry import (
     TOLERANCE,
     ConvexSet,
@@ -199,7 +199,7 @@ class Decoder:
             return "forecast"
         return f"forecast, or {_both(self._labels)}, or {_both([f'p_{label}' for label in self._labels])}"
 
-    def complaint(self, row: Any) -> str | None:
+    def complaint(self, row: Any) -> Reason | None:
         """Return what is wrong with a row, if anything."""
         try:
             if self._forecast:
@@ -208,7 +208,7 @@ class Decoder:
             if self._weight is not None:
                 self.weight(row)
         except TreeCalError as error:
-            return str(error)
+            return error
         return None if self._keys is None else self._keys.complaint(row)
 
     def weight(self, row: dict[str, Any]) -> float:
@@ -315,7 +315,8 @@ class Decoder:
     def _vertex(self, name: str, value: Any) -> Array:
         at = self._class(value)
         if at < 0:
-            hint = 'on_error="skip" leaves out rows that have no outcome yet.' if value is None else None
+            skip = 'on_error="skip", in the shell --on-error skip, leaves out rows that have no outcome yet.'
+            hint = skip if value is None else None
             raise _refusal(name, value, f"one of {listed(self._labels)}", hint=hint)
         outcome = np.zeros(self.space.dim)
         outcome[at] = 1.0

@@ -69,7 +69,7 @@ def connect(memory_limit: str, folder: Path, files: Sequence[Path]) -> Any:
     try:
         connection = duckdb.connect(config={"memory_limit": memory_limit, **settings})
     except duckdb.Error:
-        raise ParameterError.expected("memory_limit", memory_limit, "an amount of memory such as '1GB'") from None
+        raise ParameterError.expected("the limit", memory_limit, "an amount of memory such as '1GB'") from None
     # Before a pattern is matched it must be allowed, and so must the file it matches.
     allowed = [name for file in files for name in (os.path.abspath(file), literal_path(file))]
     connection.execute(f"SET allowed_paths = [{', '.join(map(quoted, allowed))}]")

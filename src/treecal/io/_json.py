@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from treecal.exceptions import FileError, TreeCalError
+from treecal.exceptions import FileError, Reason, TreeCalError
 from treecal.io._duckdb import columns_of_type, identifier
 from treecal.io._formats import Format
 from treecal.io._scan import File, FileSource
@@ -29,7 +29,11 @@ def json_rows(lines: Iterator[bytes], *, words: bool = False) -> Iterator[Row]:
             yield Row(Place(row, number), *_json_value(line, words=words), whole)
 
 
-def _json_value(line: bytes, *, words: bool) -> tuple[Any, str | None]:
+class _TwiceError(FileError):
+    """An object has a key twice."""
+
+
+def _json_value(line: bytes, *, words: bool) -> tuple[Any, Reason | None]:
     """Return the value, or None and why it cannot be read."""
     if len(line) > LINE:
         return None, TOO_LONG
@@ -38,12 +42,12 @@ def _json_value(line: bytes, *, words: bool) -> tuple[Any, str | None]:
         return json.loads(text, object_pairs_hook=_object), None
     except UnicodeDecodeError:
         looks = {b"PAR1": "Parquet: --kind parquet", b"\x1f\x8b": "gzip: zcat first"}
-        hint = next((f"\n\nHint: it looks like {like}." for start, like in looks.items() if line.startswith(start)), "")
-        return None, f"it is not text in UTF-8.{hint}"
+        hint = next((f"it looks like {like}." for start, like in looks.items() if line.startswith(start)), None)
+        return None, FileError("it is not text in UTF-8.", hint=hint)
     except RecursionError:
         return None, "it is nested too deeply."
     except TreeCalError as error:
-        return None, str(error)
+        return None, error
     except ValueError:
         return (text, None) if words and text[0] not in '{["' else (None, "it is not JSON.")
 
@@ -53,7 +57,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         keys = [key for key, _ in pairs]
-        raise FileError(f"it has the key {next(key for key in keys if keys.count(key) > 1)!r} twice.")
+        raise _TwiceError(f"it has the key {next(key for key in keys if keys.count(key) > 1)!r} twice.")
     return found
 
 
@@ -143,7 +147,7 @@ class JsonLines(FileSource):
             keys = f"SELECT DISTINCT json_keys(line) AS keys FROM {LOG}"
             if whole.one(f"SELECT 1 FROM ({keys}) WHERE len(keys) > len(list_distinct(keys)) LIMIT 1") is not None:
                 for row in self.rows():
-                    if row.problem is not None and row.problem.endswith("twice."):
+                    if isinstance(row.problem, _TwiceError):
                         raise FileError.at(self.name, *row.place, row.problem)
 
 

@@ -94,7 +94,7 @@ class LearnedFiles:
 
 
 def _content(row: Row) -> bytes:
-    return repr((row.value, row.problem)).encode(errors="surrogatepass") + b"\n"
+    return repr((row.value, None if row.problem is None else str(row.problem))).encode(errors="surrogatepass") + b"\n"
 
 
 def _is_learned(value: Any) -> bool:

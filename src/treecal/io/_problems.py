@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple, get_args
 
-from treecal.exceptions import FileError, ParameterError
+from treecal.exceptions import FileError, ParameterError, Reason
 from treecal.io._text import Place
 
 OnError = Literal["stop", "skip", "collect"]
@@ -54,7 +54,7 @@ class Problems:
         self._source = source
         self._kept: list[Problem] = []
 
-    def add(self, place: Place, reason: str, *, stop: bool = False, file: str | None = None) -> None:
+    def add(self, place: Place, reason: Reason, *, stop: bool = False, file: str | None = None) -> None:
         """Count an invalid row, and keep it if it is among the first; or raise an error, with "stop" or `stop`.
 
         If there are several files, `file` is its own.
@@ -63,7 +63,7 @@ class Problems:
             raise FileError.at(file or self._source, *place, reason)
         self.count += 1
         if len(self._kept) < self.most:
-            self._kept.append(Problem(*place, reason.partition("\n\nHint: ")[0], file))
+            self._kept.append(Problem(*place, reason if isinstance(reason, str) else reason.message, file))
 
     def __iter__(self) -> Iterator[Problem]:
         return iter(self._kept)

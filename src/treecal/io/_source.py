@@ -11,7 +11,7 @@ from functools import cache
 from itertools import islice
 from typing import Any, NamedTuple
 
-from treecal.exceptions import FileError, TreeCalError
+from treecal.exceptions import FileError, Reason, TreeCalError
 from treecal.io._decoder import Decoder, check_columns
 from treecal.io._duckdb import identifier, library
 from treecal.io._text import Place, Row, not_csv, not_gzip
@@ -175,7 +175,7 @@ class Source:
         that readers overlook.
         """
 
-    def invalid(self, records: Sequence[int], decoder: Decoder | None = None) -> Iterator[tuple[Place, str]]:
+    def invalid(self, records: Sequence[int], decoder: Decoder | None = None) -> Iterator[tuple[Place, Reason]]:
         """Read the invalid rows with these numbers again, and yield the place of each and what is wrong with it.
 
         Malformed text, which has no such number, is reported as well: all of it once the last row has been read, and
@@ -226,5 +226,8 @@ def _plain(name: str, error: BaseException) -> FileError:
     if "magic bytes" in text or "corrupt" in text.lower() or "smaller than the minimum file footer" in text:
         hint = "it is not a Parquet file, or it is truncated or damaged."
     if "Out of Memory" in text:
-        hint = "raise memory_limit, for example to '4GB', or choose a temp_directory with more room."
+        hint = (
+            "raise memory_limit, in the shell --memory, for example to '4GB'; or choose a temp_directory, in the shell "
+            "TMPDIR, with more room."
+        )
     return FileError(f"{name} cannot be read: {sentence(error)}", hint=hint)

@@ -15,7 +15,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
-from treecal.exceptions import FileError, TreeCalError
+from treecal.exceptions import FileError, Reason, TreeCalError
 
 LINE = 1 << 24
 """Longest line, in bytes."""
@@ -45,13 +45,13 @@ class Row(NamedTuple):
 
     place: Place
     value: Any
-    problem: str | None = None
+    problem: Reason | None = None
     whole: bool = True
 
     def read(self) -> Any:
         """Return its value, or raise why it cannot be read."""
         if self.problem is not None:
-            raise TreeCalError(self.problem)
+            raise TreeCalError(self.problem) if isinstance(self.problem, str) else self.problem
         return self.value
 
 

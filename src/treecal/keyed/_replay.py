@@ -76,7 +76,7 @@ class Replayed:
 
     def per_node_error(self, distance: Distance | str = "l1", *, total: bool = False) -> float:
         """Return the per-node error in ℓ1, ℓ2 or ℓ2², per round unless `total`."""
-        measure = as_distance(distance, self.space)
+        measure = as_distance(distance)
         if measure not in self._totals:
             raise ParameterError.expected("distance", distance, "l1, l2 or l2.squared")
         if not (self.rounds or total):
@@ -103,7 +103,7 @@ def _climb(key: tuple[Any], table: pa.Table, plan: Plan) -> pa.Table:
         total = piece.total.tolist()
         errors = np.ravel(piece.errors).tolist()
     except TreeCalError as error:
-        problem = str(error)
+        problem = error.message
     real = pa.list_(pa.float64())
     columns = {"piece": pa.array([number], pa.int64()), "rounds": pa.array([len(table)], pa.int64())}
     columns |= {"total": pa.array([total], real), "errors": pa.array([errors], real)}

@@ -84,7 +84,7 @@ def divided(thing: Thing) -> tuple[Thing | None, Thing | None]:
         if not source.ordered:
             fixed: Forecaster = Fixed(thing.space)
             if isinstance(eager, Codebook):
-                fixed = Codebook(fixed, sizes=eager.sizes, capacity=eager.capacity)
+                fixed = Codebook(fixed, capacity=eager.capacity)
             return deepcopy(source), Guarded(**thing.arguments() | {"eager": fixed})
     return None, deepcopy(thing)
 

@@ -69,7 +69,7 @@ class Step(NamedTuple):
     act: Callable[[], object]
 
 
-class Change(NamedTuple):
+class Transition(NamedTuple):
     """A change that is being made: steps that learn, rounds to close, and one to open.
 
     Once the first step has learned, or if there is none, the change will be completed, if interrupted by the next call:
@@ -98,7 +98,7 @@ class Rounds:
         self.pending: PendingRounds = OrderedDict()
         self.closed: ClosedRounds = OrderedDict()
         self.dues: list[tuple[float, int, Id]] = []  # a heap; of rounds that are closed, too
-        self._change: Change | None = None
+        self._change: Transition | None = None
 
     def take(
         self,
@@ -161,7 +161,7 @@ class Rounds:
         due: float | None,
         now: float | None,
     ) -> list[int]:
-        """Return which rows open a round, once it is so late; the others ask again. Change nothing.
+        """Return which rows open a round, once it is so late; the others ask again. Transition nothing.
 
         Raise where an id is in use for something else, or its round will be closed when its row is asked for.
         """
@@ -224,8 +224,8 @@ class Rounds:
             heappop(self.dues)
         return gone
 
-    def _voiding(self, named: Id) -> Change:
-        return Change(closing=((named, (VOID,)),), counts=self.counts._replace(void=self.counts.void + 1))
+    def _voiding(self, named: Id) -> Transition:
+        return Transition(closing=((named, (VOID,)),), counts=self.counts._replace(void=self.counts.void + 1))
 
     def open(
         self, named: Id, forecast: Array | None, group: Group, due: float | None, announced: Forecast | None = None
@@ -233,7 +233,7 @@ class Rounds:
         """Open a round, and make the oldest void if that is one too many; return what to announce."""
         full = self.limit is not None and len(self.pending) >= self.limit
         oldest = next(iter(self.pending.items())) if full else None
-        change = Change() if oldest is None else self._voiding(oldest[0])
+        change = Transition() if oldest is None else self._voiding(oldest[0])
         if announced is not None:
             opening = Opening(announced)
         else:
@@ -292,7 +292,7 @@ class Rounds:
             if self.ledger is not None:
                 act = partial(self.ledger.record, pending.announced, y)
                 steps.append(Step(self.ledger, self.ledger.rounds, act))
-            self._make(Change(tuple(steps), ((named, (outcomes[i],)),)))
+            self._make(Transition(tuple(steps), ((named, (outcomes[i],)),)))
 
     def _learn_rows(
         self, front: Corrector, ids: list[Id], Y: Array, outcomes: list[Outcome], weights: list[float] | None
@@ -308,21 +308,23 @@ class Rounds:
             [each.announced for each in rounds],
         )
         step = Step(front, front.rounds, partial(learn_many_valid, front, batch))
-        self._make(Change((step,), tuple((named, (outcome,)) for named, outcome in zip(ids, outcomes, strict=True))))
+        self._make(
+            Transition((step,), tuple((named, (outcome,)) for named, outcome in zip(ids, outcomes, strict=True)))
+        )
 
     def amend(self, named: Id, outcome: Outcome) -> None:
         """Keep another outcome of a round that has one."""
         outcomes = self.outcomes(named)
         if Standing(False, list(outcomes)).take(outcome, amend=True) == "amended":
             counts = self.counts._replace(amended=self.counts.amended + 1)
-            self._make(Change(closing=((named, (*outcomes, outcome)),), counts=counts))
+            self._make(Transition(closing=((named, (*outcomes, outcome)),), counts=counts))
 
     def set_time(self, now: float) -> None:
         """Let it be so late, or so early: what is void stays void."""
         self.time = now
         self._expire()
 
-    def _make(self, change: Change) -> None:
+    def _make(self, change: Transition) -> None:
         self._change = change
         if change.steps:
             first = change.steps[0]
@@ -339,7 +341,7 @@ class Rounds:
         if self.dues:
             self._expire()
 
-    def _finish(self, change: Change) -> None:
+    def _finish(self, change: Transition) -> None:
         closing = change.closing
         if change.steps:
             first, *others = change.steps

@@ -21,10 +21,23 @@ from treecal.measures._few import (
 )
 from treecal.measures._gaps import GapSums, atb, smooth_calibration_error
 from treecal.measures._intervals import chance, interval
+from treecal.measures._laws import Laws, Members, Moments, Quantiles, pinball_losses, read_laws
 from treecal.measures._levels import Chance, Interval, largest_surprise, mean_interval
 from treecal.measures._log import read_forecasts
 from treecal.measures._losses import Action as Action, Losses, LossTable as LossTable
+from treecal.measures._numbers import (
+    CrpsParts,
+    coverage,
+    crps,
+    crps_parts,
+    interval_score,
+    pinball,
+    pit,
+    sharpness,
+    up_to,
+)
 from treecal.measures._payoff import ActionPayoff, Payoff, best_actions, payoff_loss
+from treecal.measures._placed import NumberVerdict, Placed
 from treecal.measures._reliability import Bins, Luck, bin_class, bin_rows, classwise_ece, mean_gap
 from treecal.measures._sample_size import SampleSize, sample_size, smallest_effect
 from treecal.measures._scores import accuracy, brier, log_score, skill
@@ -36,6 +49,7 @@ __all__ = [
     "Advice",
     "Bins",
     "Chance",
+    "CrpsParts",
     "DecisionCurve",
     "Estimate",
     "GapSums",
@@ -43,26 +57,35 @@ __all__ = [
     "LabelWeights",
     "Losses",
     "Luck",
+    "NumberVerdict",
     "Payoff",
+    "Placed",
     "SampleSize",
     "Verdict",
     "accuracy",
     "atb",
     "brier",
     "chance",
+    "coverage",
+    "crps",
+    "crps_parts",
     "debiased_ece",
     "decision_curve",
     "ece",
     "estimate",
     "few_labels",
     "interval",
+    "interval_score",
     "label_weights",
     "log_score",
     "mce",
     "mean_interval",
     "payoff_loss",
+    "pinball",
+    "pit",
     "resolution",
     "sample_size",
+    "sharpness",
     "skill",
     "smallest_effect",
     "smooth_calibration_error",

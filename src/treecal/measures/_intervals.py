@@ -24,6 +24,7 @@ from treecal.measures._calibration import (
     resolution,
 )
 from treecal.measures._gaps import AtbParts, SmoothParts, atb, smooth_calibration_error
+from treecal.measures._laws import Forecasts, read_laws, read_outcomes, says_numbers
 from treecal.measures._levels import (
     AT_ZERO,
     IMPOSSIBLE,
@@ -63,7 +64,7 @@ _NOISE = 0.1  # share of the value that resampling adds to it: less wherever the
 
 def interval(
     measure: Measure,
-    P: ArrayLike,
+    P: ArrayLike | Forecasts,
     y: ArrayLike,
     *,
     level: float = 0.9,
@@ -97,7 +98,7 @@ def interval(
     measure
         A measure; options are set by `functools.partial(payoff_loss, loss=loss)`.
     P, y, weights
-        As in `brier`.
+        As in `brier`; or forecasts of numbers, as in `crps`, for scores of these.
     level
         Coverage.
     blocks
@@ -122,6 +123,8 @@ def interval(
     """
     if not 0 < level < 1:
         raise ParameterError.expected("level", level, "a number between 0 and 1")
+    if says_numbers(P):
+        return _of_numbers(measure, P, y, level, blocks, draws, weights, rng)
     log = read_log(P, y, weights)
     chunk, chunks = _chunks(len(log.outcomes), blocks, rng)
     size = whole_number("draws", draws, least=100)
@@ -158,7 +161,7 @@ def interval(
 
 def chance(
     measure: Measure,
-    P: ArrayLike,
+    P: ArrayLike | Forecasts,
     *,
     draws: int = 200,
     weights: ArrayLike | None = None,
@@ -174,7 +177,7 @@ def chance(
     measure
         As in `interval`.
     P, weights
-        As in `brier`.
+        As in `brier`; or forecasts of numbers, as in `crps`.
     draws
         Number of times all outcomes are drawn.
     rng
@@ -188,6 +191,11 @@ def chance(
     >>> round(luck.mean, 3), round(luck.quantile(0.95), 3), luck.p_value(0.2) < 0.01
     (0.052, 0.077, True)
     """
+    if says_numbers(P):
+        laws = read_laws(P)
+        w = read_weights(weights, laws.rows)
+        drawn = (laws.draw(rng) for _ in range(whole_number("draws", draws, least=1)))
+        return Chance(np.sort([measure(laws, y, weights=w) for y in drawn]))
     forecasts = read_forecasts(P)
     w = read_weights(weights, len(forecasts))
     parts = _parts(measure, forecasts, w)
@@ -201,6 +209,27 @@ def chance(
         found[i] = parts.value(y) if parts is not None else measure(forecasts, y, weights=w)
     found.sort()
     return Chance(found)
+
+
+def _of_numbers(
+    measure: Measure,
+    P: Any,
+    y: ArrayLike,
+    level: float,
+    blocks: int | ArrayLike | None,
+    draws: int,
+    weights: ArrayLike | None,
+    rng: np.random.Generator,
+) -> Interval:
+    """Return a mean of rows of forecasts of numbers with its interval, by resampling their weights."""
+    laws, outcomes, w = read_outcomes(P, y, weights)
+    chunk, chunks = _chunks(len(outcomes), blocks, rng)
+    value = measure(laws, outcomes, weights=w)
+    found = np.empty(whole_number("draws", draws, least=100))
+    for i in range(len(found)):
+        counts = np.bincount(rng.integers(chunks, size=chunks), minlength=chunks)
+        found[i] = measure(laws, outcomes, weights=w * counts[chunk])
+    return Interval(value, *_ends(value, value, found, (1 - level) / 2, debiased=True), level)
 
 
 def _parts(measure: Measure, forecasts: Array, weights: Array) -> Parts | None:

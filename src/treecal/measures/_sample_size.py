@@ -109,7 +109,7 @@ def sample_size(
     """
     P = _typical(forecasts)
     if (temperature is None) == (shift is None):
-        raise ParameterError("sample_size takes either temperature= or shift=, not both or neither.")
+        raise ParameterError("give either a temperature or a shift, not both or neither.")
     which, effect = _effect(P.shape[1], temperature, shift)
     alpha = _share("alpha", alpha)
     power = _share("power", power)

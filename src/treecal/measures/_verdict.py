@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -325,7 +325,17 @@ class Verdict:
         return f"Only {named}{rest} {'is' if len(off) == 1 else 'are'} off."
 
 
-def off_among(verdicts: Mapping[Name, Verdict]) -> list[Name]:
+class Judged(Protocol):
+    """A verdict on forecasts of any kind."""
+
+    @property
+    def p_value(self) -> float: ...
+
+    @property
+    def share(self) -> float: ...
+
+
+def off_among(verdicts: Mapping[Name, Judged]) -> list[Name]:
     """Return which of many are off, the largest share of the base rate first.
 
     One calibrated view in twenty is off by chance, so of many some always are. Of those returned, at most one of twenty

@@ -5,6 +5,7 @@
 
 from treecal.plots._audit import draw_audit, plot_audit, plot_decisions, plot_windows
 from treecal.plots._ledger import heaviest, plot_error_over_time, plot_ternary
+from treecal.plots._numbers import plot_coverage, plot_fan, plot_numbers, plot_pit
 from treecal.plots._race import plot_errors, plot_ranking, plot_scores, plot_times
 from treecal.plots._reliability import Reliability, draw_panel, plot_reliability, reliability
 from treecal.plots._sources import bins_of, likeliest
@@ -21,9 +22,13 @@ __all__ = [
     "interval_tree",
     "likeliest",
     "plot_audit",
+    "plot_coverage",
     "plot_decisions",
     "plot_error_over_time",
     "plot_errors",
+    "plot_fan",
+    "plot_numbers",
+    "plot_pit",
     "plot_ranking",
     "plot_reliability",
     "plot_scores",

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from treecal.auditing import Audit
+from treecal.auditing import Audit, NumberAudit
 from treecal.geometry import Box, Simplex
 from treecal.measures import Bins, Verdict as Judged, percent
 from treecal.plots import (
@@ -21,7 +21,10 @@ from treecal.plots import (
     drawing,
     heaviest,
     likeliest,
+    plot_coverage,
     plot_error_over_time,
+    plot_fan,
+    plot_pit,
     plot_reliability,
     plot_ternary,
     plot_tree,
@@ -230,3 +233,23 @@ def _intervals(entry: Entry, names: Sequence[str]) -> Picture | None:
             caption += f" Intervals of {length} are too narrow to be seen."
         alt = f"Interval tree with {len(tree.rows)} rows, longest intervals on top."
         return Picture(_address(figure), alt, caption)
+
+
+def draw_numbers(audit: NumberAudit) -> list[Picture]:
+    """Draw where outcomes lay, how often levels held, and the last forecasts."""
+    placed = audit.whole.placed
+    with drawing(9, 3.2) as figure:
+        left, right = figure.subplots(1, 2)
+        plot_pit(placed, ax=left)
+        plot_coverage(placed, ax=right)
+        caption = (
+            "Left: where outcomes lay in their forecasts. If these were right, 90 % of the bars would end in the grey "
+            "band. Right: how often outcomes were up to the quantile of each level, with 90 % intervals."
+        )
+        pictures = [Picture(_address(figure), "Histogram of the PIT, and coverage by level", caption)]
+    if audit.last is not None:
+        with drawing(9, 3.0) as figure:
+            plot_fan(audit.last, ax=figure.subplots(), outcome=short(audit.outcome))
+            caption = "The last forecasts, as central intervals, and the outcomes that followed."
+            pictures.append(Picture(_address(figure), "Fan chart of the last forecasts", caption))
+    return pictures

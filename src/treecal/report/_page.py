@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import resources
 from importlib.metadata import version
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from treecal._optional import require
+from treecal.auditing import NumberAudit, verdict_of_numbers
 from treecal.exceptions import ParameterError
 from treecal.io import new_file
 from treecal.measures import NEARLY, SOMEWHAT, TELL, percent
@@ -59,7 +61,7 @@ def render(
         raise ParameterError("sections is empty, so there is nothing to report.")
     parts = [_part(section) for section in sections]
     verdicts = [verdict for section in sections for verdict in section.verdicts]
-    page = _template().render(
+    page = _template("page.html").render(
         title=title,
         details={name: str(value) for name, value in (details or {}).items()},
         command=command,
@@ -69,9 +71,61 @@ def render(
         of_classes=any(verdict.judged is not None for verdict in verdicts),
         without_classes=any(verdict.judged is None for verdict in verdicts),
         guaranteed=any(verdict.bound is not None for verdict in verdicts),
-        versions={name: version(name) for name in ("treecal", "numpy", "scipy", "matplotlib")},
-        python=platform.python_version(),
-        limits={"nearly": NEARLY, "somewhat": SOMEWHAT, "tell": TELL},
+        **_made(),
+    )
+    return str(page)
+
+
+def _made() -> dict[str, Any]:
+    """Return what a report was made with, and the limits of the verdict."""
+    return {
+        "versions": {name: version(name) for name in ("treecal", "numpy", "scipy", "matplotlib")},
+        "python": platform.python_version(),
+        "limits": {"nearly": NEARLY, "somewhat": SOMEWHAT, "tell": TELL},
+    }
+
+
+def render_numbers(
+    audit: NumberAudit,
+    *,
+    title: str,
+    details: Mapping[str, object] | None = None,
+    command: str | None = None,
+) -> str:
+    """Return the report on an audit of forecasts of a number as HTML; the same input gives the same text.
+
+    Parameters
+    ----------
+    audit
+        What `tc.audit` returned for quantiles, members, or means and standard deviations.
+    title, details, command
+        As for `render`.
+
+    Examples
+    --------
+    >>> import treecal as tc
+    >>> log = {"m": np.zeros(300), "s": np.ones(300), "y": np.random.default_rng(0).normal(size=300)}
+    >>> page = render_numbers(tc.audit(log, mean="m", sd="s", outcome="y"), title="Noise")
+    >>> page.startswith("<!DOCTYPE html>"), "://" in page
+    (True, False)
+    """
+    tables = []
+    for heading, part in (("Groups", audit), ("Windows of time", audit.windows)):
+        if part is not None and part.groups:
+            names = [", ".join("(missing)" if value is None else str(value) for value in key) for key in part.groups]
+            rows = list(zip(names, part.groups.values(), strict=True))
+            table = {"by": part.by, "rows": rows[:_MOST_ROWS], "more": max(len(rows) - _MOST_ROWS, 0)}
+            tables.append((heading, table))
+    page = _template("numbers.html").render(
+        title=title,
+        details={name: str(value) for name, value in (details or {}).items()},
+        command=command,
+        audit=audit,
+        words=verdict_of_numbers(audit).splitlines(),
+        pictures=figures.draw_numbers(audit),
+        tables=tables,
+        nan=math.nan,
+        **_made(),
     )
     return str(page)
 
@@ -175,11 +229,20 @@ def _gaps(verdict: Verdict, names: Sequence[str]) -> Iterator[dict[str, Any]]:
         yield {"weight": float(weight), "gap": float(gap), "share": float(weight * gap) / total, "classes": classes}
 
 
-def _template() -> Any:
+def _figure(digits: int) -> Callable[[float], str]:
+    """Return what writes a number with so many digits, and a dash for one that is not known."""
+    return lambda value: "–" if math.isnan(value) else f"{value:.{digits}g}"
+
+
+def _template(name: str) -> Any:
     jinja2 = require("jinja2", extra="plots", what="a report")
-    source = resources.files("treecal.report").joinpath("page.html").read_text("utf-8")
+    folder = resources.files("treecal.report")
     environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=jinja2.FunctionLoader(lambda part: folder.joinpath(part).read_text("utf-8")),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    environment.filters |= {"percent": percent, "in_words": norm_in_words}
-    return environment.from_string(source)
+    environment.filters |= {"percent": percent, "in_words": norm_in_words, "figure3": _figure(3), "figure4": _figure(4)}
+    return environment.get_template(name)

@@ -53,7 +53,7 @@ def back_up(
     force
         Overwrite an existing file.
     progress
-        Told how many pages are copied, and of how many.
+        Called with how many pages are copied, and of how many.
 
     Examples
     --------
@@ -135,7 +135,7 @@ def move_books(data: str, to: str, *, progress: Callable[[float, float], None] =
     to
         Where they are to be, the same.
     progress
-        Told how many rows are copied, and of how many.
+        Called with how many rows are copied, and of how many.
 
     Examples
     --------

@@ -28,9 +28,9 @@ from treecal.serve._player import Player, Raised, rehearse
 from treecal.serve._refusals import Refusal
 from treecal.serve._replay import Picture, StreamRow, Taught, change, loaded, picture_of, stream_rows
 from treecal.serve._rounds import (
-    Change,
     LogEntry,
     Round,
+    SettingsChange,
     deletion,
     group_of,
     outcome_columns,
@@ -159,7 +159,7 @@ class Books:
             taught = Taught(Player(config), of)
         thing, monitors = made_of(config, player.space)
         parts = written_parts(thing if changes.relearn else player.thing, monitors)
-        body = msgspec.json.encode(Change((kept.config, kept.parts), (config, parts), changes.relearn))
+        body = msgspec.json.encode(SettingsChange((kept.config, kept.parts), (config, parts), changes.relearn))
         entry = LogEntry(player.arrivals + 1, "changed", 0, self._now(), None, body)
         change(self.store, kept.stream, player, entry, taught)
         self.store.run("add_arrival", [(kept.stream, *entry)])
@@ -224,8 +224,8 @@ class Books:
         for statement in ("close_pending", "erase_arrivals", "erase_round"):
             self.store.run(statement, found)
         self._saved[name] = player.rounds + player.arrivals
-        told = deletion(len(found), content)
-        self._record(name, player, LogEntry(player.arrivals + 1, "deleted", 0, now, None, told))
+        noted = deletion(len(found), content)
+        self._record(name, player, LogEntry(player.arrivals + 1, "deleted", 0, now, None, noted))
         self.store.purge()
         self._tell("stream", name, what="deleted")
         return len(found)

@@ -76,8 +76,8 @@ def _base(reader: Reader, kept: StreamRow, player: Player) -> list[str]:
     for _, arrival, content in reader.query("base", kept.stream):
         found = list(islice(broken_links(reader, kept, player), _MOST))
         ((number, kind, _, _, point, *_),) = reader.query("arrivals_after", kept.stream, arrival, 1)
-        told = deleted_rows(point)[1] if (number, kind) == (arrival + 1, "deleted") else b""
-        if told != bytes(content[:DIGEST]):
+        noted = deleted_rows(point)[1] if (number, kind) == (arrival + 1, "deleted") else b""
+        if noted != bytes(content[:DIGEST]):
             found.append("what it had learned when rows were deleted is not what the log says.")
         return found
     return []

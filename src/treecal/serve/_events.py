@@ -44,7 +44,7 @@ def message(event: Event) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (event["event"].encode(), msgspec.json.encode(data))
 
 
-class Client:
+class Listener:
     """One that listens: what it has yet to read."""
 
     def __init__(self, wanted: Callable[[str], bool]) -> None:
@@ -78,7 +78,7 @@ class Hub:
         self._pause = pause
         self._beat = beat
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._clients: set[Client] = set()
+        self._clients: set[Listener] = set()
         self._lock = threading.Lock()
         self._counts: dict[tuple[str, str], Event] = {}
         self._others: list[Event] = []
@@ -158,9 +158,9 @@ class Hub:
         if self._closed or len(self._clients) >= MOST:
             why = "the server stops." if self._closed else f"{MOST} clients listen already."
             raise Refusal("unavailable", why, hint="try again later, or poll.")
-        return self._heard(Client(wanted), still)
+        return self._heard(Listener(wanted), still)
 
-    async def _heard(self, client: Client, still: Callable[[], Awaitable[bool]]) -> AsyncGenerator[bytes, None]:
+    async def _heard(self, client: Listener, still: Callable[[], Awaitable[bool]]) -> AsyncGenerator[bytes, None]:
         quiet = 0.0
         self._clients.add(client)
         try:

@@ -16,7 +16,7 @@ from treecal.late import Opening
 from treecal.monitor import Alarm
 from treecal.serve._config import OtherVersionError, unpacked
 from treecal.serve._player import CurvePoint, Player
-from treecal.serve._rounds import START, Change, LogEntry, Round, outcome_of, points_of
+from treecal.serve._rounds import START, LogEntry, Round, SettingsChange, outcome_of, points_of
 from treecal.serve._store import Reader, Row
 from treecal.serve._wire import NewStream
 
@@ -47,9 +47,9 @@ def settings_at(reader: Reader, kept: StreamRow, arrival: int) -> tuple[NewStrea
     return kept.config, kept.parts
 
 
-def change_of(body: bytes) -> Change:
+def change_of(body: bytes) -> SettingsChange:
     """Return a change of settings as the log has it."""
-    return msgspec.json.decode(body, type=Change)
+    return msgspec.json.decode(body, type=SettingsChange)
 
 
 def begun(reader: Reader, kept: StreamRow) -> Player:

@@ -109,7 +109,7 @@ class LogEntry(NamedTuple):
         return _hash(state, self.kind.encode(), numbers, outcome)
 
 
-class Change(Struct, frozen=True):
+class SettingsChange(Struct, frozen=True):
     """The settings of a stream and what they make of it, before and after a change.
 
     `relearn` is whether a new corrector learns from the log, and then announces.

@@ -185,7 +185,7 @@ def receivers_of(hooks: Mapping[str, Hook]) -> list[Receiver]:
     return found
 
 
-class Delivery(NamedTuple):
+class AlarmDelivery(NamedTuple):
     """An alarm that is owed to a receiver."""
 
     stream: int
@@ -289,7 +289,7 @@ class Webhooks:
             while True:
                 rows = await self._ask(lambda books: books.store.query("next_delivery", *key))
                 if rows:
-                    failures = await self._attempt(receiver, Delivery(*rows[0]), failures)
+                    failures = await self._attempt(receiver, AlarmDelivery(*rows[0]), failures)
                 elif key in self._more:
                     self._more.remove(key)
                 else:
@@ -298,7 +298,7 @@ class Webhooks:
             log.exception("webhook %s: the alarms of a stream are not sent until the next one", receiver.name)
         del self._tasks[key]
 
-    async def _attempt(self, receiver: Receiver, delivery: Delivery, failures: int) -> int:
+    async def _attempt(self, receiver: Receiver, delivery: AlarmDelivery, failures: int) -> int:
         """Send a message; return how often it failed in a row, after a pause if it did."""
         course = self.courses[receiver.name]
         async with self._turns[receiver.name]:
@@ -327,5 +327,5 @@ class Webhooks:
                 await asyncio.sleep(self._first)
 
 
-def _key(delivery: Delivery, receiver: Receiver) -> Row:
+def _key(delivery: AlarmDelivery, receiver: Receiver) -> Row:
     return (*delivery[:3], receiver.name)

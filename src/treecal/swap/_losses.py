@@ -253,7 +253,7 @@ def read_vector(name: str, value: Any) -> Array:
     try:
         vector = finite_array(name, value, ndim=1)
     except TreeCalError as error:
-        raise LossError(str(error), hint="a loss is a vector of finite numbers, or a Loss.") from None
+        raise LossError(error.message, hint="a loss is a vector of finite numbers, or a Loss.") from None
     if not vector.size:
         raise LossError(f"{name} is empty, expected one number or more.")
     if np.abs(vector).max() > LARGEST:

@@ -105,7 +105,7 @@ class QuadraticLoss(Loss):
         try:
             self.matrix = positive_definite("matrix", matrix, semi=True)
         except TreeCalError as error:
-            raise LossError(str(error)) from None
+            raise LossError(error.message, hint=error.hint) from None
         self.vector = read_vector("vector", np.zeros(len(self.matrix)) if vector is None else vector)
         if self.vector.shape != self.matrix.shape[:1]:
             raise LossError(f"vector has shape {self.vector.shape}, expected ({len(self.matrix)},).")

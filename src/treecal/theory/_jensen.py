@@ -179,7 +179,7 @@ def jensen_gap(space: ConvexSet, norm: Norm | str, *, optimise: bool = False) ->
         try:
             gap = route(space, norm)
         except UnsupportedError as error:
-            reasons.append(str(error))
+            reasons.append(error.message)
             continue
         if gap is not None:
             found.append(gap)

@@ -69,7 +69,7 @@ def plan(space: ConvexSet, norm: Norm | str, *, rounds: int | None = None, error
     """
     norm = as_norm(norm, space)
     if (rounds is None) == (error is None):
-        raise ParameterError("plan takes either rounds= or error=, not both or neither.")
+        raise ParameterError("give either rounds or an error to reach, not both or neither.")
     gap = jensen_gap(space, norm)
     if rounds is not None:
         return best_tree(space, norm, gap, whole_number("rounds", rounds, least=1))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from treecal.monitor import Alarm, Monitor as HostMonitor
-from treecal.torch._read import read_logits, read_outcomes, space_of, uncompiled, valid_rows
+from treecal.torch._read import as_arrays, as_tensors, read_logits, read_outcomes, space_of, uncompiled, valid_rows
 
 _MOST = 2**24  # probabilities that wait, at most
 
@@ -125,17 +125,11 @@ class Monitor(nn.Module):
 
     def get_extra_state(self) -> dict[str, Any]:
         """Return the state, for `state_dict`: arrays as tensors, so that it loads with `weights_only`."""
-        state = self.monitor.get_state()
-        for part in ("evidence", "groups"):
-            state[part] = {name: torch.from_numpy(array) for name, array in state[part].items()}
-        return {"monitor": state, "invalid": self._invalid}
+        return {"monitor": as_tensors(self.monitor.get_state()), "invalid": self._invalid}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
         """Resume from a state that `get_extra_state` returned."""
-        given = dict(state["monitor"])
-        for part in ("evidence", "groups"):
-            given[part] = {name: tensor.cpu().numpy().copy() for name, tensor in given[part].items()}
-        self._monitor.set_state(given)
+        self._monitor.set_state(as_arrays(state["monitor"]))
         self._due, self._waiting, self._invalid = [], 0, int(state["invalid"])
 
     def extra_repr(self) -> str:

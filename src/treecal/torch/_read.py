@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import ParamSpec
+from typing import Any, ParamSpec
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -73,3 +74,17 @@ def read_outcomes(outcomes: Tensor, logits: Tensor) -> Tensor:
     if outcomes.device != logits.device:
         raise ParameterError(f"outcomes are on {outcomes.device}, the logits on {logits.device}.")
     return outcomes.flatten().clone()
+
+
+def as_tensors(state: Any) -> Any:
+    """Return a state whose arrays are tensors."""
+    if isinstance(state, dict):
+        return {name: as_tensors(value) for name, value in state.items()}
+    return torch.from_numpy(np.array(state)) if isinstance(state, np.ndarray) else state
+
+
+def as_arrays(state: Any) -> Any:
+    """Return the state that `as_tensors` was given."""
+    if isinstance(state, dict):
+        return {name: as_arrays(value) for name, value in state.items()}
+    return state.cpu().numpy().copy() if isinstance(state, Tensor) else state

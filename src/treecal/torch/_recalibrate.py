@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from copy import deepcopy
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from treecal.correctors import Newton, TemperatureScaling, VectorScaling
+from treecal.correctors import TemperatureScaling, VectorScaling
 from treecal.exceptions import ParameterError
 from treecal.geometry import Simplex
-from treecal.torch._read import read_logits, read_outcomes, space_of, uncompiled, valid_rows
+from treecal.torch._read import as_arrays, as_tensors, read_logits, read_outcomes, space_of, uncompiled, valid_rows
 
 Method = Literal["vector", "temperature"]
-_COPIES = 40  # that there is room for: a new one joins when the rounds have doubled
 
 
 class Recalibrate(nn.Module):
@@ -24,14 +24,14 @@ class Recalibrate(nn.Module):
 
     Behind a model, `forward(logits)` returns probabilities, `softmax(slope·ln b + bias)` for `b = softmax(logits)`, and
     `observe(logits, outcomes)` learns from outcomes once they are known. It is `tc.VectorScaling` (with curvature
-    "by class") or `tc.TemperatureScaling` on the device: its parameters are buffers, so they are in `state_dict`, move
-    with `to`, and are saved with the model.
+    "by class") or `tc.TemperatureScaling`, which learns on the CPU; what `forward` needs of it is in buffers, which
+    move with `to`. Its whole state is in `state_dict`.
 
     *What agrees.* `observe` takes the online Newton steps of the corrector, row by row in order, in float64, from the
-    softmax in float64 of the logits, on the CPU: the state is the corrector's bit for bit. `mixture` is what
-    the corrector announces, to 1e-12 in float64: the mean over its copies, which forget at different speeds, by trust;
-    the corrector's bounds are for it. `forward` uses the mean of their parameters instead, at the cost of one softmax,
-    in float32; with `forget=False`, or before 64 rounds, there is one copy and both are the same.
+    softmax in float64 of the logits: the state is the corrector's bit for bit. `mixture` is what it announces, computed
+    on the CPU: the mean over its copies, which forget at different speeds, by trust; the corrector's bounds are for it.
+    `forward` uses the mean of their parameters instead, at the cost of one softmax, in float32; with `forget=False`, or
+    before 64 rounds, there is one copy and both are the same.
 
     Snapshots are those of the corrector: `tc.save(module.corrector(), path)`, and
     `Recalibrate.from_corrector(tc.load(path))`.
@@ -62,12 +62,6 @@ class Recalibrate(nn.Module):
     True
     """
 
-    theta: Tensor
-    curvature: Tensor
-    trust: Tensor
-    seen: Tensor
-    rounds: Tensor
-    invalid: Tensor
     slope: Tensor
     bias: Tensor
 
@@ -84,37 +78,28 @@ class Recalibrate(nn.Module):
         super().__init__()
         if method not in get_args(Method):
             raise ParameterError.expected("method", method, "'vector' or 'temperature'")
-        self._space = space_of(classes)
-        self.classes = self._space.dim
+        space = space_of(classes)
+        self.classes = space.dim
         self.method = method
-        self.rate = rate
-        self.ridge = ridge
-        self.radius = radius
-        self.forget = forget
-        now = self._new()._state
-        for name, value in (
-            ("theta", np.zeros((_COPIES, *now.theta.shape[1:]))),
-            ("curvature", np.zeros((_COPIES, *now.curvature.shape[1:]))),
-            ("trust", np.zeros(_COPIES)),
-            ("seen", np.zeros(())),
-        ):
-            self.register_buffer(name, torch.from_numpy(value))
-        self.register_buffer("rounds", torch.zeros((), dtype=torch.int64))
-        self.register_buffer("invalid", torch.zeros((), dtype=torch.int64))
+        self.invalid = 0
+        given: dict[str, Any] = {"rate": rate, "ridge": ridge, "radius": radius, "forget": forget, "scores": None}
+        self._corrector: TemperatureScaling | VectorScaling
+        if method == "temperature":
+            self._corrector = TemperatureScaling(space, **given)
+        else:
+            self._corrector = VectorScaling(space, curvature="by class", **given)
         self.register_buffer("slope", torch.ones(self.classes))
         self.register_buffer("bias", torch.zeros(self.classes))
-        self._take(now, 0)
 
-    def _new(self) -> TemperatureScaling | VectorScaling:
-        given: dict[str, Any] = {"rate": self.rate, "ridge": self.ridge, "radius": self.radius, "forget": self.forget}
-        if self.method == "temperature":
-            return TemperatureScaling(self._space, scores=None, **given)
-        return VectorScaling(self._space, curvature="by class", scores=None, **given)
+    @property
+    def rounds(self) -> int:
+        """Number of rows that were learned."""
+        return self._corrector.rounds
 
     @property
     def _least(self) -> float:
         """The logarithm of the least probability that is distinguished from 0."""
-        return math.log((TemperatureScaling if self.method == "temperature" else VectorScaling)._least)
+        return math.log(self._corrector._least)
 
     def forward(self, logits: Tensor) -> Tensor:
         """Return recalibrated probabilities, in the shape and the type of the logits."""
@@ -126,15 +111,12 @@ class Recalibrate(nn.Module):
         return torch.softmax(z, 1).to(logits.dtype)
 
     def mixture(self, logits: Tensor) -> Tensor:
-        """Return what the corrector announces, in float64: the mean over its copies by trust."""
-        x = read_logits(logits, self.classes)
+        """Return what the corrector announces, in float64; NaN for invalid rows."""
         with torch.no_grad():
-            logs = torch.softmax(x, 1, dtype=torch.float64).clamp(math.exp(self._least), 1.0).log()
-            found = torch.zeros_like(logs)
-            for theta, trust in zip(self.theta, self.trust.tolist(), strict=True):
-                if trust:
-                    slope, bias = (theta, 0.0) if self.method == "temperature" else theta.view(2, -1)
-                    found += trust * torch.softmax(slope * logs + bias, 1)
+            p = torch.softmax(read_logits(logits, self.classes), 1, dtype=torch.float64)
+            found = torch.full_like(p, math.nan)
+            valid = ~torch.isnan(p[:, 0])
+            found[valid] = torch.from_numpy(self._corrector.predict_many(p[valid].cpu().numpy())).to(p.device)
             return found
 
     @uncompiled
@@ -155,28 +137,22 @@ class Recalibrate(nn.Module):
             valid = valid_rows(p, y)
             p = p[valid].cpu()
             y = y[valid].cpu()
-            corrector = self.corrector()
             if len(y):
-                corrector.update_many(p.numpy(), y.numpy())
-            self._take(corrector._state, corrector.rounds)
+                self._corrector.update_many(p.numpy(), y.numpy())
             self.invalid += len(valid) - len(y)
+            self._use()
 
-    def _use(self, mean: Tensor) -> None:
+    def _use(self) -> None:
         """Put the mean of the copies' parameters, by trust, where `forward` reads it."""
+        now = self._corrector._state
+        mean = torch.from_numpy(np.asarray(now.trust @ now.theta))
         self.slope.copy_(mean.expand(self.classes) if self.method == "temperature" else mean[: self.classes])
         if self.method == "vector":
             self.bias.copy_(mean[self.classes :])
 
     def corrector(self) -> TemperatureScaling | VectorScaling:
         """Return the corrector with the same state: what `tc.save` takes, and what predicts without torch."""
-        found = self._new()
-        trust = self.trust.cpu().numpy()
-        count = int((trust > 0).sum())
-        theta, curvature = (part[:count].cpu().numpy().copy() for part in (self.theta, self.curvature))
-        rounds = int(self.rounds)
-        state = Newton(theta, curvature, trust[:count].copy(), float(self.seen))
-        found.set_state({"rounds": rounds, "fitted": 0, "own": dict(vars(state)), "scores": {}, "ledgers": {}})
-        return found
+        return deepcopy(self._corrector)
 
     @classmethod
     def from_corrector(cls, corrector: TemperatureScaling | VectorScaling) -> Self:
@@ -203,19 +179,23 @@ class Recalibrate(nn.Module):
             radius=corrector.radius,
             forget=corrector.forget,
         )
-        found._take(corrector._state, corrector.rounds)
+        found._resume(corrector.get_state())
         return found
 
-    def _take(self, now: Newton, rounds: int) -> None:
-        """Put a state into the buffers."""
-        count = len(now.trust)
-        for buffer, part in ((self.theta, now.theta), (self.curvature, now.curvature), (self.trust, now.trust)):
-            buffer.zero_()
-            buffer[:count] = torch.from_numpy(np.array(part))
-        self.seen.fill_(now.seen)
-        self.rounds.fill_(rounds)
-        self._use(torch.from_numpy(np.asarray(now.trust @ now.theta)))
+    def _resume(self, state: dict[str, Any]) -> None:
+        known = {name: state[name] for name in ("rounds", "fitted", "own")}
+        self._corrector.set_state(known | {"scores": {}, "ledgers": {}})
+        self._use()
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """Return the corrector's state, for `state_dict`: arrays as tensors, so that it loads with `weights_only`."""
+        return {"corrector": as_tensors(self._corrector.get_state()), "invalid": self.invalid}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        """Resume from a state that `get_extra_state` returned."""
+        self._resume(as_arrays(state["corrector"]))
+        self.invalid = int(state["invalid"])
 
     def extra_repr(self) -> str:
         """Return the arguments, for `repr`."""
-        return f"classes={self.classes}, method={self.method!r}, forget={self.forget}"
+        return f"classes={self.classes}, method={self.method!r}, forget={self._corrector.forget}"
