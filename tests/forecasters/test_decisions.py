@@ -252,3 +252,12 @@ def test_outcomes_may_come_late() -> None:
     assert found is not None
     assert ahead is not None
     assert ledger.regret(measure) <= found.bound
+
+
+def test_memory_does_not_grow_with_rounds() -> None:
+    actions, dim = 5, 40
+    f = tc.Decisions(tc.Simplex(dim), np.random.default_rng(0).random((actions, dim)))
+    for k in np.random.default_rng(1).integers(0, dim, 300).tolist():
+        f.update(k)
+    numbers = sum(np.size(value) for value in f.get_state().values())
+    assert numbers <= actions**2 + 2 * actions * dim + actions + 1
