@@ -20,6 +20,7 @@ import treecal as tc
 from treecal import _elementary as elementary
 from treecal.correctors import all_correctors
 from treecal.forecasters import REGISTRY
+from treecal.geometry import read_distributions
 
 ROUNDS = 150
 SHORTEST = 64  # rounds of a tree among the examples
@@ -68,6 +69,10 @@ def one_by_one() -> Iterator[tuple[str, bytes]]:
     numbers = drawn(2000, 7)
     yield "exp", bits([elementary.exp(700 * (2 * x - 1)) for x in numbers.tolist()])
     yield "log", bits([elementary.log(x) for x in numbers.tolist()])
+    load, q = tc.Cdf(0, 1, points=30), np.sort(drawn(90, 8).reshape(30, 3), axis=1)
+    yield "quantiles", bits(read_distributions(load, {0.1: q[:, 0], 0.5: q[:, 1], 0.9: q[:, 2]}))
+    for family in ("normal", "logistic", "laplace", "lognormal"):
+        yield family, bits(read_distributions(load, {"mean": q[:, 1], "sd": q[:, 0], "family": family}))
     for name, space in SPACES.items():
         b, y = rounds(space)
         for kind in REGISTRY.values():

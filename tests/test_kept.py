@@ -23,7 +23,7 @@ import pytest
 import treecal as tc
 from tests.serve.script import Clock, send_all, steps
 from treecal import state
-from treecal.client._spool import Spool, SpooledForecast, SpooledOutcome
+from treecal.client._spool import Item, Spool, SpooledForecast, SpooledOutcome
 from treecal.correctors import all_correctors
 from treecal.forecasters import REGISTRY
 from treecal.serve import NewForecast, NewOutcome
@@ -35,7 +35,7 @@ from treecal.serve._writer import Writer
 
 KEPT = sorted((Path(__file__).parent / "data").glob("kept-*.zip"))
 CLASSES = ["rain", "Föhn", "snow, then sun"]
-SPOOLED = [
+SPOOLED: list[Item] = [
     SpooledForecast("rain", NewForecast("a/1", [0.25, 0.75], {"city": "Öland\n"}, 7.5, used=True)),
     SpooledOutcome(NewOutcome("rain", "a/1", 1)),
     SpooledForecast("rain", NewForecast("b", [1.0, 0.0], used=True)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import shlex
@@ -96,3 +97,21 @@ def test_the_server_with_something_to_see() -> None:
     with process("--demo") as (started, _):
         started.send_signal(signal.SIGINT)
         assert started.wait(60) == 0
+
+
+@pytest.mark.heavy
+def test_a_new_user(tmp_path: Path) -> None:
+    """The wheel in an empty environment: the commands on a log of one's own, and the code of the page."""
+    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path], cwd=ROOT, check=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
+    python = next(path for path in (tmp_path / "venv").glob("*/python*") if path.stem == "python")
+    subprocess.run([python, "-m", "pip", "install", "--quiet", f"{wheel}[files,plots]"], check=True)
+    log(tmp_path / "log.csv")
+    text = README.read_text("utf-8")
+    code = "\n".join(re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S))
+    lines = [["-c", code], *(["-m", *shlex.split(command)] for command in ON_A_LOG.findall(text))]
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    for line in lines:
+        done = subprocess.run([python, *line], cwd=tmp_path, env=clean, capture_output=True, text=True, check=False)
+        assert done.returncode == (OFF if "monitor" in line else 0), done.stderr

@@ -43,7 +43,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("README.md", "zensical.toml"):
         shutil.copy(ROOT / name, folder)
-    command = [Path(sys.executable).with_name("zensical"), "build", "--clean", "--strict"]
+    command = [str(Path(sys.executable).with_name("zensical")), "build", "--clean", "--strict"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     said = [line for line in (done.stdout + done.stderr).splitlines() if not line.startswith("Build ")]
     assert (done.returncode, said) == (0, ["No issues found"])

@@ -23,15 +23,17 @@ from treecal.correctors import (
     Gated,
     GuardedCorrector,
     IsotonicCalibration,
+    LocationScale,
     Mixture,
     Multicalibrator,
+    PitMap,
     PlattScaling,
     Rationed,
     Recalibrator,
     TemperatureScaling,
     VectorScaling,
 )
-from treecal.engine import Bank, replay
+from treecal.engine import Bank, Labels, replay
 from treecal.exceptions import TreeCalError
 from treecal.forecast import Forecast
 from treecal.forecasters import (
@@ -98,8 +100,10 @@ __all__ = [
     "GuardedCorrector",
     "Harmonic",
     "IsotonicCalibration",
+    "Labels",
     "Late",
     "Ledger",
+    "LocationScale",
     "Losses",
     "Lp",
     "Mahalanobis",
@@ -107,6 +111,7 @@ __all__ = [
     "Monitor",
     "Multicalibrator",
     "NegativeEntropy",
+    "PitMap",
     "PlattScaling",
     "Polytope",
     "Product",

@@ -12,6 +12,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from treecal._elementary import LN2, exp, log
 from treecal._states import check_count, check_number
 from treecal._typing import Array
@@ -41,6 +43,32 @@ def brier_bet(forecast: Array, rival: Array, outcome: Array, *, diameter: float)
     missed = outcome - forecast
     rivals = outcome - rival
     return min(max((math.fsum(missed * missed) - math.fsum(rivals * rivals)) * 2 / diameter**2, -2.0), 2.0)
+
+
+def crps_bet(forecast: Array, rival: Array, outcome: Array, widths: Array) -> float:
+    """Return `λ(‖y − p‖² − ‖y − q‖²)` in the norm of the widths: the difference of the continuous ranked scores.
+
+    With `u = q − p` the bracket is `2⟨y − p, u⟩ − ‖u‖²`. A step `y` has `⟨y, u⟩ = Σ_{k>=j} w_k·u_k`, which lies in an
+    interval whose length `R` is known before the outcome. So by Hoeffding's lemma the bet's exponential has an
+    expectation of at most 1 where `λ <= 2‖u‖²/R²`; and `λ <= 2/(2R + ‖u‖²)` keeps the bet between −2 and 2. Of the two
+    it is the lesser. Forecasts far narrower than the set make it far larger than `2/D²`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> p, q = np.array([0.5, 0.5]), np.array([0.0, 0.5])
+    >>> crps_bet(p, q, np.array([0.0, 1.0]), np.ones(2))
+    0.4444444444444444
+    """
+    moved = rival - forecast
+    ends = np.append(np.add.accumulate((widths * moved)[::-1]), 0.0)
+    reach = float(ends.max() - ends.min())
+    square = math.fsum(widths * moved * moved)
+    if not reach > 0:
+        return 0.0
+    rate = min(2 * square / reach / reach, 2 / (2 * reach + square))
+    missed = outcome - forecast
+    return min(max(rate * (2 * math.fsum(widths * missed * moved) - square), -2.0), 2.0)
 
 
 def log_bet(forecast: Array, rival: Array, outcome: Array) -> float:

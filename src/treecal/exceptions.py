@@ -115,7 +115,17 @@ class IdError(TreeCalError):
 
 
 class RepairWarning(UserWarning):
-    """A forecast that was repaired as it was read: quantiles that cross were sorted, missing members left out."""
+    """A forecast that was repaired as it was read: quantiles that cross were sorted, missing members left out.
+
+    Examples
+    --------
+    >>> import warnings, treecal as tc
+    >>> with warnings.catch_warnings(record=True) as said:
+    ...     warnings.simplefilter("always")
+    ...     tc.Ledger(tc.Cdf(0, 10)).record({0.1: 5, 0.9: 3}, 4)
+    >>> print(said[0].message)
+    quantiles cross, and are sorted, at round 1.
+    """
 
 
 class GeometryError(TreeCalError):

@@ -456,6 +456,9 @@ class Ledger(Configured):
 
     def _prepared(self, state: dict[str, Any]) -> Resume:
         """Check a state; return what puts it in place."""
+        if isinstance(state, dict) and "weight" not in state and "rounds" in state:  # before rounds had weights
+            check_count("rounds", state["rounds"])
+            state = {**state, "weight": np.array([state["rounds"], 0.0])}
         check_names("the ledger", state, ("rounds", "weight", "points", "keys", "totals"))
         rounds = state["rounds"]
         points = state["points"]

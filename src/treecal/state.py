@@ -20,7 +20,7 @@ from treecal import correctors, forecasters, geometry, measures
 from treecal._atomic import new_file
 from treecal._states import check_names, generator_from, generator_state
 from treecal.correctors import Corrector, Groups
-from treecal.engine import Bank
+from treecal.engine import Bank, Labels
 from treecal.exceptions import FileError, SnapshotError, TreeCalError
 from treecal.forecasters import MOST_POINTS, Forecaster, points
 from treecal.geometry import ConvexSet, Value
@@ -34,7 +34,7 @@ _HEADER = ("class", "arguments", "state", "version", "sha256")
 _MOST_DEPTH = 64  # of what is nested in a header
 _ROOM = 2**20  # numbers that the arguments of any file may ask for
 
-Savable = Forecaster | Corrector | Late | Ledger | Bank | Monitor
+Savable = Forecaster | Corrector | Labels | Late | Ledger | Bank | Monitor
 
 
 def save(thing: Savable, path: str | os.PathLike[str], *, notes: dict[str, Any] | None = None) -> None:
@@ -280,6 +280,7 @@ _OURS: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
         Bank,
+        Labels,
         Late,
         Ledger,
         Monitor,
@@ -287,8 +288,8 @@ _OURS: dict[str, type[Any]] = {
         *(getattr(room, name) for room in (geometry, measures, correctors, forecasters) for name in room.__all__),
     )
     if _is_ours(kind)
-}
-"""The classes that a snapshot may name. Users' classes are named as in their registries."""
+} | {"CorrectorBank": Bank}
+"""The classes that a snapshot may name, one by an older name, too. Users' classes are named as in their registries."""
 
 
 def _encode(value: Any) -> Any:
@@ -394,6 +395,8 @@ class _Decoder:
 
     def _made(self, kind: type[Any], arguments: dict[str, Any]) -> Any:
         given = {key: self.value(entry) for key, entry in arguments.items()}
+        if kind is Bank and given.keys() <= {"forecaster", "corrector"}:  # as older snapshots name it
+            given = dict(zip(["thing"], given.values(), strict=False))
         self._room -= _size(kind, given)
         if self._room < 0:
             raise SnapshotError(f"the arguments of {kind.__name__} ask for more memory than its snapshot holds.")

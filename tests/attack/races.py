@@ -86,6 +86,43 @@ def others(rng: np.random.Generator) -> Iterator[Race]:
         yield Race(np.log(P), partial(_learn, learn, outcomes=classes))
 
 
+def things(rng: np.random.Generator) -> Iterator[Race]:
+    """What learns keeps no NaN, whoever wrote to the rows and vectors that it was given."""
+    classes, P = rng.integers(3, size=200), rng.dirichlet(np.ones(3), 200)
+    Y = np.eye(3)[classes]
+    for corrector in (tc.AutoCorrector, tc.Multicalibrator, tc.IsotonicCalibration, tc.GuardedCorrector):
+        make: Callable[[], Any] = partial(corrector, THREE)
+        yield Race(P, _sound(make, lambda c, P: c.update_many(P, classes)))
+        yield Race(Y, _sound(make, lambda c, Y: c.update_many(P, Y)))
+        yield Race(P, _sound(make, lambda c, P: c.fit(P, classes)))
+        yield Race(P[0], _sound(make, lambda c, p: [(c.predict(p), c.update(0)) for _ in range(20)]))
+    for forecaster in (tc.Guarded, tc.Harmonic, tc.Tracker, tc.TreeCal):
+        yield Race(Y[0], _sound(partial(forecaster, THREE), lambda f, y: [f.update(y) for _ in range(50)]))
+    late = partial(tc.Late, tc.VectorScaling(THREE))
+    yield Race(P[0], _sound(late, lambda c, p: [c.predict(p, id=str(i)) for i in range(50)]))
+    yield Race(P[0], _sound(partial(tc.Monitor, THREE), lambda m, p: [m.update(p, 0) for _ in range(50)]))
+
+
+def _sound(make: Callable[[], Any], learn: Callable[[Any, Any], object]) -> Callable[[Any], object]:
+    """Return a call that learns anew, and sees that no NaN is kept."""
+
+    def call(array: Any) -> None:
+        thing = make()
+        try:
+            learn(thing, array)
+        finally:
+            assert not holds_nan(thing.get_state()), thing
+
+    return call
+
+
+def holds_nan(state: Any) -> bool:
+    """Return whether there is a NaN in a state."""
+    if isinstance(state, dict | list | tuple):
+        return any(map(holds_nan, state.values() if isinstance(state, dict) else state))
+    return isinstance(state, float | np.ndarray) and np.asarray(state).dtype.kind == "f" and bool(np.isnan(state).any())
+
+
 def _learn(learn: Callable[[Any, Any], object], logits: Any, outcomes: Any) -> object:
     """Learn from tensors whose memory is that of the arrays."""
     import torch
@@ -149,7 +186,7 @@ def run(count: int, seed: int, seconds: float, *, processes: int = 4) -> dict[st
     found = {"races": 0, "answered": 0, "refused": 0}
     stop = time.monotonic() + seconds
     rng = np.random.default_rng(seed)
-    races = itertools.chain.from_iterable((*banks(rng), *others(rng)) for _ in itertools.count())
+    races = itertools.chain.from_iterable((*banks(rng), *others(rng), *things(rng)) for _ in itertools.count())
     for number, race in zip(range(count), races, strict=False):
         race.call(race.sound)  # compiled before the race
         with writer(race.sound, process=number >= count - processes) as array:

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 import treecal as tc
+from tests.attack.races import holds_nan
+from treecal import correctors, forecasters
 from treecal.columns import ROUNDS, ColumnStreams, Forecasts, Schema
 from treecal.engine import read_outcomes
 from treecal.exceptions import FileError
@@ -83,6 +85,28 @@ def test_an_audit_says_that_its_arrays_changed(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(_memory.ArrayLog, "_check", changed)
     with pytest.raises(FileError, match="changed while it was read"):
         tc.audit(P, [0, 1, 0, 1])
+
+
+KINDS: list[Any] = [*forecasters.REGISTRY.values(), *correctors.REGISTRY.values()]
+THINGS = [example for kind in KINDS for example in kind.examples(TWO)]
+
+
+@pytest.mark.parametrize("thing", THINGS, ids=lambda thing: type(thing).__name__)
+def test_vectors_are_those_that_were_checked(thing: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    check, given = tc.Simplex.admits, np.zeros(2)
+
+    def changed(self: Any, point: Any) -> bool:
+        found = check(self, point)
+        given[:] = np.nan
+        return found
+
+    monkeypatch.setattr(tc.Simplex, "admits", changed)
+    for y in ([0.0, 1.0], [0.25, 0.75], [1.0, 0.0]):
+        given[:] = [0.25, 0.75]
+        thing.predict(given) if isinstance(thing, tc.Corrector) else thing.predict()
+        given[:] = y
+        thing.update(given)
+    assert not holds_nan(thing.get_state())
 
 
 @pytest.mark.parametrize("module", ["_tally", "_recalibrate", "_monitor"])

@@ -10,7 +10,7 @@ import math
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,7 @@ console.log(JSON.stringify(answers));
 """
 
 
-def answers(logs: list[tuple[str, str | None]]) -> list[Any]:
+def answers(logs: Sequence[tuple[str, str | None]]) -> list[Any]:
     """Return what the page makes of some logs, each with the column that it is grouped by."""
     if NODE is None:
         pytest.skip("node is not installed")
@@ -140,9 +140,9 @@ def test_digits_and_words_are_those_of_the_audit(case: str, told: dict[str, Any]
         numbers = [page[name] for name in ("skill", "resolution", "maximum", "uncertainty")]
         expected = [ours.skill, ours.resolution, ours.top_label.mce, ours.uncertainty]
         assert all(map(same, numbers, expected))
-        for interval, own in ((page["brier"], ours.brier_interval), (page["log"], ours.log_interval)):
-            assert same(interval["low"], own.low)
-            assert same(interval["high"], own.high)
+        for interval, score in ((page["brier"], ours.brier_interval), (page["log"], ours.log_interval)):
+            assert same(interval["low"], score.low)
+            assert same(interval["high"], score.high)
 
 
 def test_where_outcomes_are_rare_the_interval_is_drawn_and_agrees_to_a_digit(tmp_path: Path) -> None:

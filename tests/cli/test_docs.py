@@ -97,6 +97,7 @@ def test_cron_finds_the_job_and_the_job_treecal(tmp_path: Path) -> None:
         "forecast",
         "replay",
         "audit",
+        "judge",
         "monitor",
         "recalibrate",
         "plan",

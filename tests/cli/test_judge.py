@@ -60,6 +60,18 @@ def test_few_labels_and_a_judge(tmp_path: Path) -> None:
     assert "no estimate for all rows" in alone.err
 
 
+def test_an_audit_says_the_same(tmp_path: Path) -> None:
+    path = write(tmp_path, [row | {"sure": row["sure"] / 100, "pi": 0.1} for row in rows(0.1)])
+    judged = json.loads(
+        run("judge", path, "--confidence", "sure", "--correct", "ok", "--probability", "pi", "--json").out
+    )
+    options = ("--forecast", "sure", "--outcome", "ok", "--probability", 0.1, "--json")
+    audited = json.loads(run("audit", path, *options).out)
+    assert audited["whole"]["estimates"] == judged["whole"]["estimates"]
+    assert "Estimates for all rows" in run("audit", path, *options[:-1], "--proxy", "judge").out
+    refused(run("audit", path, *options[:4], "--proxy", "judge"), "no probability with which rows were drawn")
+
+
 def test_words_and_per_cents(tmp_path: Path) -> None:
     words = {50: "unsure", 70: "70%", 90: "Certain"}
     path = write(tmp_path, [row | {"sure": words[row["sure"]]} for row in rows()])

@@ -264,10 +264,16 @@ def test_a_closed_spool_takes_nothing(tmp_path: Path) -> None:
     assert not spool.append([forecast("a")])
 
 
-def test_other_files_are_left_alone(tmp_path: Path) -> None:
-    content = b"a,b\n1,2\n"
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"a,b\n1,2\n", "is not a spool of treecal"),
+        (b"treecal spool 1\n", "is a spool of an earlier format"),
+    ],
+)
+def test_other_files_are_left_alone(content: bytes, problem: str, tmp_path: Path) -> None:
     (tmp_path / "spool").write_bytes(content)
-    with pytest.raises(FileError, match="is not a spool of treecal"):
+    with pytest.raises(FileError, match=problem):
         Spool(tmp_path / "spool")
     assert (tmp_path / "spool").read_bytes() == content
     assert os.listdir(tmp_path) == ["spool"]

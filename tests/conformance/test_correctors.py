@@ -95,7 +95,7 @@ class Aliasing(Shift):
 
 
 class Greedy(Shift):
-    """Breaks its contract: keeps the caller's array."""
+    """Breaks its contract: keeps what its state does not have."""
 
     last: Array | None = None
 
@@ -153,7 +153,7 @@ class Random(Shift):
     [
         (Restless, "forecasts differently|changed the next"),
         (Aliasing, "a state taken after 0 rounds changed"),
-        (Greedy, "holds nan"),
+        (Greedy, "loaded from a snapshot after 1 rounds, it forecasts differently"),
         (Careless, "rounds is 2 in round 2|does not name round 1"),
         (Lenient, "an outcome without a forecast was accepted"),
         (Shallow, "what a copy by copy.copy learned changed the original"),

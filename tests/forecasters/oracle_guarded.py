@@ -113,19 +113,21 @@ class LiteralCodebook:
         self.capacity, self.classes, self.prior = capacity, classes, l2_diameter**2 / (16 * dim)
         self.points: list[Vector] = []
         self.biases: list[Vector] = []
+        self.visits: list[int] = []
         self.t, self.squares = 0, [0.0] * dim
 
     def announce(self, q: Vector) -> Vector:
         spread = [x * (1 - x) for x in q] if self.classes else [(self.prior + s) / (self.t + 1) for s in self.squares]
-        n = math.sqrt(self.t + 1)
-        noise = [math.sqrt(n) * math.sqrt(2 / math.pi * max(v, 0.0)) for v in spread]
+        noise = [math.sqrt(2 / math.pi * max(v, 0.0)) for v in spread]
 
-        def cost(p: Vector, V: Vector) -> float:
-            return sum(max(abs(V[j] + n * (q[j] - p[j])), noise[j]) - abs(V[j]) for j in range(len(q)))
+        def cost(p: Vector, V: Vector, visits: int) -> float:
+            n = max(math.sqrt(self.t + 1), visits / 8)
+            added = [max(abs(V[j] + n * (q[j] - p[j])), math.sqrt(n) * noise[j]) - abs(V[j]) for j in range(len(q))]
+            return sum(added) / math.sqrt(n)
 
-        costs = [cost(p, V) for p, V in zip(self.points, self.biases, strict=True)]
+        costs = [cost(*each) for each in zip(self.points, self.biases, self.visits, strict=True)]
         self.asked = list(q)
-        if len(self.points) < self.capacity and (not costs or min(costs) >= cost(q, [0.0] * len(q))):
+        if len(self.points) < self.capacity and (not costs or min(costs) >= sum(noise)):
             self.at = len(self.points)
             return self.asked
         self.at = costs.index(min(costs))
@@ -136,6 +138,8 @@ class LiteralCodebook:
         if self.at == len(self.points):
             self.points.append(self.asked)
             self.biases.append([0.0] * len(self.asked))
+            self.visits.append(0)
+        self.visits[self.at] += 1
         point = self.points[self.at]
         self.biases[self.at] = [V + (a - p) for V, a, p in zip(self.biases[self.at], y, point, strict=True)]
         self.squares = [s + (a - b) ** 2 for s, a, b in zip(self.squares, y, self.asked, strict=True)]

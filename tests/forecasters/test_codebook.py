@@ -148,7 +148,7 @@ def test_memory_is_bounded_and_most_points_repeat() -> None:
         f.update(y)
         if f.rounds % 500 == 0:
             sizes.append(sum(a.nbytes for a in f.get_state().values() if isinstance(a, np.ndarray)))
-    assert sizes[-1] == sizes[-2] <= 20 * 8 * (2 * 5 + 1) + 200
+    assert sizes[-1] == sizes[-2] <= 20 * 8 * (2 * 5 + 2) + 200
     assert len(ledger.exact()) <= 20
     assert ledger.error("l1") < play(tc.Tracker(space), random_walk(space, 3000, rng)).error("l1") / 2
 

@@ -261,3 +261,23 @@ def test_memory_does_not_grow_with_rounds() -> None:
         f.update(k)
     numbers = sum(np.size(value) for value in f.get_state().values())
     assert numbers <= actions**2 + 2 * actions * dim + actions + 1
+
+
+def test_one_guard_for_outcomes_that_come_late() -> None:
+    rng = np.random.default_rng(0)
+    measure = tc.Losses(SKY, UMBRELLA)
+    late, ledger = tc.Late(tc.Guarded(SKY, losses=measure, budget=0)), tc.Ledger(SKY)
+    eager = tc.Late(tc.Guarded(SKY, losses=measure))
+    for t in range(80):
+        x = late.predict(id=t)
+        first = eager.predict(id=t)
+        assert isinstance(x, DecisionForecast)
+        assert isinstance(first, DecisionForecast)
+        k = int(rng.integers(2))
+        ledger.record(x, k)
+        late.update(t, k)
+        if t >= 5:
+            eager.update(t - 5, k)
+    found = late.certificate(measure)
+    assert found is not None
+    assert ledger.regret(measure) <= found.bound

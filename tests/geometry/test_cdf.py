@@ -239,3 +239,43 @@ def test_a_ledger_takes_forecasts_in_every_form() -> None:
     with pytest.raises(ForecastError, match="round 6 has the quantile q90 of 501, expected 0 to 500"):
         ledger.record_many({"q10": [80, 90], "q90": [200, 501]}, [100, 140])
     assert ledger.rounds == 4
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3, 7])
+def test_ordered_classes_have_the_norm_of_their_distribution_functions(dim: int) -> None:
+    space = tc.Simplex(dim, ordered=True)
+    P, Q = np.random.default_rng(dim).dirichlet(np.ones(dim), (2, 5))
+    gaps = np.cumsum(P - Q, axis=1)[:, :-1]
+    assert space.crps is not None
+    np.testing.assert_allclose(space.crps(P - Q), np.sqrt((gaps**2).sum(axis=1)), atol=1e-15)
+    np.testing.assert_allclose(space.crps(P - Q), tc.Mahalanobis(space.crps.matrix)(P - Q), atol=1e-12)
+    x, y = np.random.default_rng(0).normal(size=(2, dim))
+    assert space.crps.dual(y) ** 2 == pytest.approx(float(y @ np.linalg.solve(space.crps.matrix, y)))
+    assert abs(x @ y) <= space.crps(x) * space.crps.dual(y) * (1 + 1e-9)
+    corners = np.eye(dim)
+    middle = (corners[0] + corners[-1]) / 2
+    assert float(space.circumradius("crps")) == pytest.approx(space.crps(corners - middle).max())
+    assert float(space.diameter("crps")) == pytest.approx(2 * float(space.circumradius("crps")))
+
+
+def test_an_order_is_part_of_the_set(tmp_path: object) -> None:
+    plain, grades = (tc.Simplex(classes=["a", "b", "c"], ordered=ordered) for ordered in (False, True))
+    assert plain != grades
+    assert repr(grades) == "Simplex(classes=['a', 'b', 'c'], ordered=True)"
+    f = tc.Guarded(grades, norm="crps")
+    ledger = tc.Ledger(grades)
+    for name in "abcabbc":
+        ledger.record(f.predict(), name)
+        f.update(name)
+    assert 0 < ledger.error("crps") < math.sqrt(2)
+    tc.save(f, f"{tmp_path}/f")
+    again = tc.load(f"{tmp_path}/f")
+    assert again.space == grades
+    assert again.predict() == f.predict()
+    found = tc.Harmonic(grades).certificate("crps", rounds=10**4)
+    assert found is not None
+    assert found.bound < 0.17 * math.sqrt(2)
+    with pytest.raises(ParameterError, match="ordered classes"):
+        tc.Ledger(plain).error("crps")
+    with pytest.raises(ParameterError, match="ordered is 1"):
+        tc.Simplex(3, ordered=1)  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ import treecal as tc
 from tests.attack.subjects import kept
 from tests.late.things import POOLS, SHARED, THINGS, asked, outcomes, points
 from treecal.exceptions import ForecastError, HorizonError, IdError, OutcomeError, ParameterError, UnsupportedError
-from treecal.late import Pool, _rounds
+from treecal.late import _rounds
 from treecal.state import dumps, loads
 
 
@@ -53,7 +53,9 @@ def test_outcomes_on_time_are_as_without(name: str) -> None:
         assert kept(late.ledger) == kept(ledger)
     if name in POOLS and name != "trees in groups":
         norm = space.default_norm
-        assert late.certificate(norm).bound == pytest.approx(thing.certificate(norm, rounds=60).bound)  # type: ignore[union-attr]
+        ours, theirs = (each.bound for each in (late.certificate(norm), thing.certificate(norm, rounds=60)))  # type: ignore[union-attr]
+        # Of a guard it is known how many rounds each part had.
+        assert ours <= theirs + 1e-12 if type(thing) is tc.Guarded else ours == pytest.approx(theirs)
 
 
 @pytest.mark.parametrize("name", THINGS)
@@ -594,21 +596,19 @@ def test_threads_lose_nothing(name: str) -> None:
     assert kept(loads(dumps(late))) == kept(late)
 
 
-def test_shared_eager_parts_learn_every_outcome() -> None:
-    """With outcomes 20 rounds late the copies of a guard are better for it."""
+@pytest.mark.parametrize(("lag", "most"), [(20, 0.1), (50, 0.12)])
+def test_late_outcomes_cost_a_guard_little(lag: int, most: float) -> None:
+    """On a drift, where a pool of guards had 0.14 and 0.29; no copy of the safe part needs to forecast."""
     space, rng = tc.Simplex(2), np.random.default_rng(0)
-    Y = (rng.random(800) < np.linspace(0.1, 0.9, 800)).astype(int)
-    errors = []
-    for shares in (True, False):
-        late = tc.Late(tc.Guarded(space))
-        if not shares:
-            late._rounds.front, late._rounds.pool = None, Pool(tc.Guarded(space))
-        for t in range(len(Y)):
-            late.predict(id=t)
-            if t >= 20:
-                late.update(t - 20, int(Y[t - 20]))
-        errors.append(late.ledger.error("l1"))
-    assert errors[0] < 0.8 * errors[1]
+    Y = (rng.random(2000) < np.linspace(0.1, 0.9, 2000)).astype(int)
+    late = tc.Late(tc.Guarded(space))
+    for t in range(len(Y)):
+        late.predict(id=t)
+        if t >= lag:
+            late.update(t - lag, int(Y[t - lag]))
+    assert late.ledger.error("l1") < most
+    assert len(late.ledger.exact()) < 30
+    assert late.copies == lag + 1
 
 
 def test_what_has_no_scores_says_so() -> None:

@@ -45,7 +45,8 @@ def test_a_monitor_watches_each_movement_at_once_in_the_order_of_arrival() -> No
         by_hand.revise(before, after)
     by_hand.update(a, 1)
     by_hand.update(c, 0)
-    assert state.dumps(late.thing.monitor) == state.dumps(by_hand)
+    watched: Any = late.thing
+    assert state.dumps(watched.monitor) == state.dumps(by_hand)
 
 
 def test_scores_by_lead_time() -> None:

@@ -22,6 +22,7 @@ from treecal.measures import (
     interval_score,
     pinball,
     pit,
+    rps,
     sharpness,
 )
 
@@ -186,3 +187,12 @@ def test_levels_that_are_not_known_are_refused() -> None:
         sharpness(QUANTILES, coverage=0.8)
     with pytest.raises(ParameterError, match="coverage is 80"):
         interval_score(QUANTILES, Y, coverage=80)
+
+
+def test_the_ranked_probability_score_is_that_of_the_space_and_of_another_library() -> None:
+    rng = np.random.default_rng(0)
+    P, y = rng.dirichlet(np.ones(4), 50), rng.integers(4, size=50)
+    norm = tc.Simplex(4, ordered=True).crps
+    assert norm is not None
+    assert rps(P, y) == pytest.approx(float(norm.square(P - np.eye(4)[y]).mean()))
+    assert rps(P, y) == pytest.approx(scoringrules.rps_score(y + 1, P).mean())

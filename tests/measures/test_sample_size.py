@@ -133,8 +133,8 @@ def test_more_is_needed_for_less() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({}, "either temperature= or shift="),
-        ({"temperature": 2, "shift": (0, 1)}, "either temperature= or shift="),
+        ({}, "give one of a temperature, a shift"),
+        ({"temperature": 2, "shift": (0, 1)}, "give one of a temperature, a shift"),
         ({"temperature": 1}, "temperature is 1, expected a positive number other than 1"),
         ({"temperature": -1}, "temperature is -1"),
         ({"shift": (3, 1.0)}, "the class of shift is 3, expected at most 2"),
@@ -172,3 +172,20 @@ def test_an_effect_that_changes_nothing_is_said_to_be_one() -> None:
     assert "No log is long enough" in str(found)
     assert "1,000,000,000" not in str(found)
     assert math.isinf(found.mean)
+
+
+@pytest.mark.parametrize(
+    ("effect", "divergence"),
+    [({"stretch": 2.0}, 1.5 - math.log(2)), ({"stretch": 0.5}, math.log(2) - 0.375), ({"offset": -0.4}, 0.08)],
+)
+def test_of_numbers_an_outcome_tells_the_divergence_of_two_normal_laws(
+    effect: dict[str, float], divergence: float
+) -> None:
+    found = tc.sample_size(**effect, regret=0.0)  # type: ignore[arg-type] # of one name
+    assert found.information == pytest.approx(divergence, rel=0.05)
+    assert found.mean == pytest.approx(math.log(20) / found.information)
+    for wrong in ({"stretch": 1.0}, {"stretch": -1.0}, {"offset": 0.0}, {"offset": math.nan}):
+        with pytest.raises(TreeCalError):
+            tc.sample_size(**wrong)  # type: ignore[arg-type] # of one name
+    with pytest.raises(TreeCalError, match="no forecasts"):
+        tc.sample_size([0.5, 0.5], **effect)  # type: ignore[arg-type] # of one name

@@ -172,12 +172,15 @@ def test_a_single_column_named_after_the_first_class(tmp_path: Path) -> None:
 def test_rounded_probabilities_are_read_with_the_option_that_the_hint_names(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     path.write_text("p_a,p_b,p_c,outcome\n" + "0.3333,0.3333,0.3333,a\n0.2,0.3,0.5,b\n" * 5)
-    refused = run("monitor", path, "--classes", "a,b,c")
-    assert refused.code == 2
-    assert "--tolerance 1e-4" in refused.err
-    assert run("monitor", path, "--classes", "a,b,c", "--tolerance", "1e-4").code == 0
-    done = run("monitor", "--kind", "csv", "--classes", "a,b,c", "--tolerance", "1e-4", stdin=path.read_bytes())
-    assert done.code == 0
+    assert run("monitor", path, "--classes", "a,b,c").code == 0  # the rows of a file tell
+    snapshot = ("--snapshot", tmp_path / "watch.treecal")
+    for source in ((path,), (path, *snapshot), ("--kind", "csv")):
+        given = ("monitor", *source, "--classes", "a,b,c")
+        if source != (path,):  # they read row by row, or go on tomorrow
+            refused = run(*given, stdin=path.read_bytes())
+            assert refused.code == 2
+            assert "--tolerance 1e-4" in refused.err
+        assert run(*given, "--tolerance", "1e-4", stdin=path.read_bytes()).code == 0
 
 
 def test_outcomes_that_come_late_count_in_the_order_in_which_they_come(tmp_path: Path) -> None:

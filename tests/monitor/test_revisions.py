@@ -144,7 +144,8 @@ def test_on_the_command_line(tmp_path: Path) -> None:
         done = run("monitor", log, *options, "--snapshot", half)
         assert done.code in (0, 3), done.err
     document = json.loads(done.out)
-    monitor = late.thing.monitor
+    watched: Any = late.thing
+    monitor = watched.monitor
     assert document["rounds"] == monitor.rounds == len(rows) - 20
     assert document["statistic"] == monitor.e_value
     assert document["leads"] == [lead._asdict() for lead in late.leads()]

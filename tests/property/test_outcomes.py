@@ -118,7 +118,9 @@ soft = st.lists(st.floats(0.0, 1.0, width=32), min_size=3, max_size=3).filter(la
 @given(soft)
 def test_a_float32_forecast_is_renormalised_and_a_valid_one_untouched(entries: list[float]) -> None:
     p = np.array(entries) / sum(entries)
-    assert read_forecast(SKY, p, 1) is p
+    own = read_forecast(SKY, p, 1)
+    assert np.array_equal(own, p)
+    assert not np.shares_memory(own, p)
     single = p.astype(np.float32)
     read = read_forecast(SKY, single, 1)
     assert SKY.contains(read, tol=1e-15 * 3)[()] or np.array_equal(read, single.astype(np.float64))

@@ -495,7 +495,7 @@ def test_a_job_that_fails_harms_no_other(path: Path) -> None:
         assert [each.result()[0].round for each in futures if each is not futures[1]] == [1, 2, 2, 3]
         with pytest.raises(RuntimeError, match="a bug"):
             futures[1].result()
-        assert writer.read(lambda books: books.picture("s").rounds).result() == 3
+        assert writer.read(lambda books: books.picture("s").counts.forecasts).result() == 3
         sound_writer(writer)
     assert [each["rounds"] for each in events if each["event"] == "forecast"] == [1, 2, 3]
     with pytest.raises(Refusal, match="stopping"):

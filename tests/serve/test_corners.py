@@ -216,7 +216,7 @@ def test_reading_of_many_streams_does_not_fill_the_memory(tmp_path: Path, monkey
             writer.submit(lambda books: books.create(new)).result()  # noqa: B023
             writer.submit(lambda books: books.forecast(name, [wire.NewForecast("a", P)])).result()  # noqa: B023
         for name in names:
-            assert writer.read(lambda books: books.picture(name)).result().rounds == 1  # noqa: B023
+            assert writer.read(lambda books: books.picture(name)).result().counts.forecasts == 1  # noqa: B023
             assert writer.read(lambda books: len(books._players)).result() <= 3
 
 

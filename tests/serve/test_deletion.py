@@ -122,8 +122,8 @@ def test_rows_are_gone_and_the_stream_goes_on_as_if_they_were_not(kind: str, boo
             assert books.store.query("round_by_id", 1, each) == []
             (settled,) = done(books, lambda: books.settle([wire.NewOutcome(name, each, 1)]))  # noqa: B023
             assert settled.status == "unknown"
-        counts = books.picture(name)
-        assert (counts.deleted, counts.void - twin.picture(name).void) == (4, waited)
+        counts = books.picture(name).counts
+        assert (counts.deleted, counts.void - twin.picture(name).counts.void) == (4, waited)
         if "limit" not in KINDS[kind]:  # with a limit, a pending round that is gone makes room for another
             for one in (books, twin):
                 send(one, range(40, 60))
@@ -325,8 +325,8 @@ def test_days_are_kept_and_deleted_in_steps(books: Books, clock: Clock, monkeypa
         assert len(books.store.query("rounds_after", 1, 0, 100)) == left, now
         sound(books)
     assert steps == [5]
-    assert books.picture(name).deleted == 50
-    assert books.picture(name).pending == 0
+    assert books.picture(name).counts.deleted == 50
+    assert books.picture(name).counts.pending == 0
 
 
 def test_the_servers_days_are_for_streams_without_their_own(books: Books, clock: Clock) -> None:
@@ -490,12 +490,12 @@ COURSES = {
 def test_a_lower_limit_makes_some_void_with_each_forecast(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(books_module, "STEP", 3)
     name = filled(books, "plain")
-    assert books.picture(name).pending == 14
+    assert books.picture(name).counts.pending == 14
     done(books, lambda: books.change(name, CHANGES["limit"]))
     pending = []
     for k in range(6):
         done(books, lambda: books.forecast(name, [wire.NewForecast(f"n{k}", [0.2, 0.3, 0.5])]))  # noqa: B023
-        pending.append(books.picture(name).pending)
+        pending.append(books.picture(name).counts.pending)
     assert pending == [11, 8, 5, 3, 3, 3]
     sound(books)
 

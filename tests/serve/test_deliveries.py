@@ -109,7 +109,7 @@ class Senders:
             assert sorted(row[1] for row in rounds) == ["0", "1", "2"]
             assert sorted(row[6] for row in arrivals) == ["0", "1", "2"]
             assert all(row[3] == (int(row[6]) + self.settled[new.name, row[6]]) % 2 for row in arrivals)
-            assert self.books.picture(new.name).pending == 0
+            assert self.books.picture(new.name).counts.pending == 0
 
 
 deliveries = st.tuples(
@@ -155,7 +155,7 @@ def test_a_million_rounds_wait(tmp_path: Path) -> None:
                 at_a_third = memory()
         took = time.perf_counter() - start
         grown, since = memory() - at_first, memory() - at_a_third
-        assert writer.read(lambda books: books.picture("a").pending).result() == rounds
+        assert writer.read(lambda books: books.picture("a").counts.pending).result() == rounds
         print(
             f"{rounds:,} rounds in {took:.0f} s; memory grew by {grown / 2**20:.0f} MiB, "
             f"and by {since / 2**20:.0f} MiB in the last two thirds of them"
@@ -170,7 +170,7 @@ def test_a_million_rounds_wait(tmp_path: Path) -> None:
         print(f"{10 * at_once:,} outcomes among them in {time.perf_counter() - start:.1f} s")
     start = time.perf_counter()
     with Writer(Sqlite(tmp_path / "books")) as writer:
-        left = writer.read(lambda books: books.picture("a").pending).result()
+        left = writer.read(lambda books: books.picture("a").counts.pending).result()
     assert left == rounds - 10 * at_once
     print(f"opened again in {time.perf_counter() - start:.2f} s")
 

@@ -259,7 +259,7 @@ class TestLost:
                 with pytest.raises(Refusal, match=r"does not answer"):
                     writer.read(lambda books: books.picture("a")).result()
             postgres.start()
-            assert writer.read(lambda books: books.picture("a").rounds).result() == 1
+            assert writer.read(lambda books: books.picture("a").counts.forecasts).result() == 1
             assert self.forecast(writer, "x") == first
             assert self.forecast(writer, "y")[0].round == 2
 

@@ -153,7 +153,7 @@ def test_a_request_too_large_for_the_disk_is_refused_and_smaller_ones_are_taken(
             for _ in range(2):
                 assert "disk is full" in refused(writer.submit(lambda books: books.forecast("a", many)))
                 assert forecast(writer, "x").result()[0].round == 1
-            assert writer.read(lambda books: books.picture("a").rounds).result() == 1
+            assert writer.read(lambda books: books.picture("a").counts.forecasts).result() == 1
     finally:
         apsw.connection_hooks.remove(small)
     assert len(kept(tmp_path / "books").rounds) == 1
@@ -185,7 +185,7 @@ def test_a_real_disk_is_full_until_room_is_made(tmp_path: Path) -> None:
             assert isinstance(error, Refusal)
             assert error.code == "unavailable"
             assert "full" in error.message
-            assert writer.read(lambda books: books.picture("a").rounds).result() == len(taken)
+            assert writer.read(lambda books: books.picture("a").counts.forecasts).result() == len(taken)
             (disk / "ballast").unlink()
             assert forecast(writer, f"x{k}" * 40).result()[0].round == len(taken) + 1
             assert forecast(writer, "x0" * 40).result() == [taken[0]]

@@ -7,9 +7,10 @@ from treecal.auditing._calibration import Calibration
 from treecal.auditing._counts import DIGITS, LOG_SCALE, MAGIC, SCORES, AuditCounts, AuditRows, BinCounts
 from treecal.auditing._exact import Exact
 from treecal.auditing._groups import Groups
+from treecal.auditing._labels import LabelsAudit, audit_labels
 from treecal.auditing._log import Progress, audit
 from treecal.auditing._number_audit import NumberAudit, NumberCalibration
-from treecal.auditing._number_rows import Columns
+from treecal.auditing._number_rows import Columns, NumberRows
 from treecal.auditing._number_show import shown as shown_numbers, verdict as verdict_of_numbers
 from treecal.auditing._number_sums import NumberSums
 from treecal.auditing._pass import tally
@@ -26,11 +27,13 @@ __all__ = [
     "Calibration",
     "Exact",
     "LabelSample",
+    "LabelsAudit",
     "NumberAudit",
     "NumberCalibration",
     "Progress",
     "Stated",
     "audit",
+    "audit_labels",
     "sample_labels",
     "stated",
 ]

@@ -14,7 +14,7 @@ import numpy as np
 from treecal._typing import Array, Integers
 from treecal.auditing._groups import ByKey, Groups, Key
 from treecal.auditing._number_rows import Columns, NumberRows, Repairs
-from treecal.auditing._number_sums import FIXED, LAST, LastRows, NumberSums, OutcomeSample
+from treecal.auditing._number_sums import FIXED, LastRows, NumberSums, OutcomeSample
 from treecal.auditing._windows import Calendar
 from treecal.exceptions import FileError
 from treecal.io import OnError, Problems
@@ -217,7 +217,7 @@ def audit_numbers(
         with closing(rows.column(time)) as column:  # type: ignore[type-var] # generators close
             calendar = Calendar(time, column, unit=window)
     sample = OutcomeSample()
-    last = LastRows(sums.shown)
+    last = LastRows(columns)
     seen = 0
     for chunk in rows:
         laws = columns.laws(chunk.forecasts)
@@ -227,7 +227,7 @@ def audit_numbers(
             window_of = calendar.home(calendar.read(chunk.kept[calendar.name]))
             over_time.add(laws, chunk.outcomes, window_of, len(calendar.groups.index))
         sample.add(chunk.outcomes)
-        last.add(columns.laws(chunk.forecasts[-LAST:]), chunk.outcomes[-LAST:])
+        last.add(chunk.forecasts, chunk.outcomes)
         seen = chunk.first + len(chunk.rows)
         if progress is not None:
             progress("rows", seen, None)

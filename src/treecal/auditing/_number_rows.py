@@ -188,15 +188,17 @@ class NumberRows:
         for row in np.flatnonzero(~valid).tolist():
             self.problems.add(Place(before + row + 1, None), self._complaint(numbers[row]), file=file)
         rows = np.flatnonzero(valid)
+        outcomes = numbers[:, -1]
         if len(rows) < len(numbers):
             kept = {name: _some(column, valid) for name, column in kept.items()}
-        forecasts = forecasts[rows]
+            forecasts = forecasts[rows]
+            outcomes = outcomes[rows]
         if self.columns.form == "quantiles":
             crossing = (forecasts[:, 1:] < forecasts[:, :-1]).any(axis=1)
             if crossing.any():
                 self.repairs.crossing += int(crossing.sum())
                 forecasts[crossing] = np.sort(forecasts[crossing], axis=1)
-        return NumberChunk(forecasts, numbers[rows, -1], kept, 0, rows)
+        return NumberChunk(forecasts, np.ascontiguousarray(outcomes), kept, 0, rows)
 
     def _complaint(self, row: Array) -> str:
         """Return what is wrong with a row, by column."""

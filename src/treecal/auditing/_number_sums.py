@@ -19,8 +19,7 @@ SHOWN = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 FIXED = ("rows", "crps", "square", "outcome", "outcome_square", "gap")
 """The first columns of the totals: the outcome less the first one of all, and less the median."""
 _SAMPLE = 10_000
-LAST = 200
-"""Rows of the picture over time."""
+_LAST = 200  # rows of the picture over time
 _UNCOMPILED = 1 << 13  # numbers for which Python takes less time than a compiler
 
 
@@ -147,7 +146,12 @@ class OutcomeSample:
         rank = number * np.uint64(0x9E3779B97F4A7C15)  # splitmix64
         rank = (rank ^ (rank >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         rank = (rank ^ (rank >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        ranks = np.concatenate([self._ranks, rank ^ (rank >> np.uint64(31))])
+        rank ^= rank >> np.uint64(31)
+        if len(self._ranks) == _SAMPLE:  # few are below the greatest that is kept
+            lower = rank < self._ranks.max()
+            rank = rank[lower]
+            y = y[lower]
+        ranks = np.concatenate([self._ranks, rank])
         outcomes = np.concatenate([self.outcomes, y])
         kept = np.argsort(ranks)[:_SAMPLE] if len(ranks) > _SAMPLE else np.arange(len(ranks))
         self._ranks = ranks[kept]
@@ -164,17 +168,21 @@ class OutcomeSample:
 
 
 class LastRows:
-    """The last rows of a log, for a picture of forecasts over time."""
+    """The last rows of a log, for a picture of forecasts over time: outcomes, and quantiles of the levels `shown`."""
 
-    def __init__(self, shown: tuple[float, ...]) -> None:
-        self.shown = shown
-        self.quantiles = np.empty((0, len(shown)))
+    def __init__(self, columns: Columns) -> None:
+        self.shown = columns.levels or SHOWN
+        self._columns = columns
+        self._forecasts = np.empty((0, len(columns.forecast)))
         self.outcomes = np.empty(0)
 
-    def add(self, laws: Laws, y: Array) -> None:
+    def add(self, forecasts: Array, y: Array) -> None:
         """Add the next rows."""
-        if not len(y):
-            return
-        q = np.column_stack([laws.quantile(tau) for tau in self.shown])
-        self.quantiles = np.concatenate([self.quantiles, q])[-LAST:]
-        self.outcomes = np.concatenate([self.outcomes, y])[-LAST:]
+        self._forecasts = np.concatenate([self._forecasts, forecasts[-_LAST:]])[-_LAST:]
+        self.outcomes = np.concatenate([self.outcomes, y[-_LAST:]])[-_LAST:]
+
+    @property
+    def quantiles(self) -> Array:
+        """The quantiles of each row, `(rows, shown)`."""
+        laws = self._columns.laws(self._forecasts)
+        return np.column_stack([laws.quantile(tau) for tau in self.shown])

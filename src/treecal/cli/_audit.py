@@ -13,6 +13,7 @@ from cyclopts import Parameter
 from rich.progress import TaskProgressColumn, TextColumn
 
 from treecal.auditing import NumberAudit, audit as audit_log, shown, shown_numbers
+from treecal.cli._numbers import columns_of
 from treecal.cli._options import Decimal, Force, Json, OnInvalid, as_norm, check_limit, read_losses, split
 from treecal.cli._progress import bars
 from treecal.cli._rows import source_name
@@ -45,6 +46,8 @@ def audit(
     day_first: bool = False,
     loss: str | None = None,
     weight: str | None = None,
+    probability: str | None = None,
+    proxy: str | None = None,
     bins: int = 10,
     norm: str = "l1,l2,linf",
     exact: Annotated[bool, Parameter(negative="--no-exact")] = True,
@@ -113,6 +116,12 @@ def audit(
         CSV file of them, with a column of the actions' names and one for each class.
     weight
         Column of the weights of rows: a row of weight 3 counts as three.
+    probability
+        Where few rows have an outcome: a number, or the column, of the probability with which each was drawn to be
+        labelled. Measures are then estimated for all rows, which are read into memory.
+    proxy
+        Column of what stands for the outcome in every row, such as a judge's opinion; or one for each class, separated
+        by commas. Needs --probability.
     bins
         Number of bins of equal width for the binned errors.
     norm
@@ -164,7 +173,7 @@ def audit(
                 others = "--forecast, --classes, --loss, --weight, --fail-above and --engine spark"
                 raise ParameterError(f"forecasts of a number have no {others}.")
             numbers = {
-                "quantiles": None if quantiles is None else _levels(quantiles),
+                "quantiles": None if quantiles is None else columns_of(quantiles),
                 "members": None if members is None else split("--members", members),
                 "mean": mean,
                 "sd": sd,
@@ -198,6 +207,8 @@ def audit(
             "on_error": on_error,
             "tolerance": tolerance,
         }
+        few = {"probability": _number(probability), "proxy": None if proxy is None else split("--proxy", proxy)}
+        options |= {name: value for name, value in few.items() if value is not None}
         if log is None:
             found = _on_spark(paths[0], master, options, exact=exact)
         else:
@@ -233,6 +244,14 @@ def _opened(paths: tuple[str, ...], stack: ExitStack, **options: Any) -> Source:
     return stack.enter_context(open_stream(sys.stdin.buffer, source_name("-"), **options))
 
 
+def _number(text: str | None) -> str | float | None:
+    """Return a number as one, and the name of a column as it is."""
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return text
+
+
 def _columns(log: Source | None, outcome: tuple[str, ...], classes: tuple[str, ...] | None) -> tuple[str, ...]:
     """Return the columns of the probabilities, where none were named."""
     if log is None or len(outcome) > 1:
@@ -250,19 +269,6 @@ def _written(found: Audit | NumberAudit, table: Path | None, invalid: Path | Non
     if invalid is not None:
         width = 4 if any(problem.file for problem in found.problems) else 3
         write_csv(invalid, [Problem._fields[:width], *(problem[:width] for problem in found.problems)])
-
-
-def _levels(text: str) -> list[str] | dict[str, float]:
-    """Return the columns of quantiles; with their levels where these are given."""
-    names = split("--quantiles", text)
-    if "=" not in text:
-        return list(names)
-    try:
-        return {name: float(level) for name, level in (each.split("=") for each in names)}
-    except ValueError:
-        raise ParameterError.expected(
-            "--quantiles", text, "columns such as q10,q90, or with levels, as low=0.1,high=0.9"
-        ) from None
 
 
 def _reported(found: Audit | NumberAudit, paths: tuple[str, ...]) -> str:
@@ -293,9 +299,9 @@ def _on_spark(path: str, master: str | None, options: dict[str, Any], *, exact: 
         raise ParameterError(
             "--engine spark needs --classes and one column for --outcome; it has no --no-exact and no --invalid-rows."
         )
-    others = [options.pop(name) for name in ("time", "window", "loss")]
+    others = [options.pop(name, None) for name in ("time", "window", "loss", "probability", "proxy")]
     if any(each is not None for each in others):
-        raise ParameterError("--engine spark has no --time, no --window and no --loss.")
+        raise ParameterError("--engine spark has no --time, --window, --loss, --probability and --proxy.")
     options["outcome"] = options["outcome"][0]
     return audit_on_spark(read(session(master), path), **options)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from treecal.auditing import AuditCounts, AuditRows, BinCounts, Groups, tally
+from treecal.cli._numbers import NumberLog, Numbers, watch_numbers
 from treecal.cli._options import Decimal, Following, Json, Outcomes, check_limit, split
 from treecal.cli._progress import progress
 from treecal.cli._reader import Batch, News, Reader
@@ -17,7 +18,7 @@ from treecal.cli._session import Many, Steps, finished, follow, following
 from treecal.cli._signals import Shield
 from treecal.cli._terminal import Exit, counted, emit, page
 from treecal.exceptions import OutcomeError, ParameterError
-from treecal.geometry import Simplex, checked_tolerance, pairing
+from treecal.geometry import ROUNDING, Simplex, checked_tolerance, pairing
 from treecal.io import (
     LOG,
     Decoder,
@@ -48,11 +49,12 @@ def monitor(
     alpha: float = 0.05,
     arl: float | None = None,
     forecast: str | None = None,
+    numbers: Numbers = Numbers(),  # noqa: B008 # frozen
     outcome: str = "outcome",
     group: str | None = None,
     time: str | None = None,
     fail_above: float | None = None,
-    tolerance: float = 1e-6,
+    tolerance: float | None = None,
     clip: float = 0.0,
     decimal: Decimal = ".",
     options: Following = Following(),  # noqa: B008 # frozen
@@ -66,6 +68,11 @@ def monitor(
         treecal monitor log.parquet --forecast p_rain,p_sun --outcome weather
         tail -f log.jsonl | treecal monitor --classes rain,sun --snapshot watch.treecal
         treecal monitor log.csv --forecast p --outcome clicked --fail-above 0.05
+
+    Forecasts of a number are columns of quantiles, of members of an ensemble, or of mean and sd, in a file in order of
+    time:
+
+        treecal monitor log.parquet --quantiles q10,q50,q90 --outcome load --group station
 
     With --id, outcomes may come late and in any order: a row has a forecast and its id, and the same row or a later one
     the outcome, with that id in "outcome_for". They count in the order in which they come.
@@ -106,6 +113,7 @@ def monitor(
         measures it, exceeds this number. Few rows exceed any by chance.
     tolerance
         To what probabilities were rounded: those of two classes may sum to 1 within it, those of d within d/2 times it.
+        By default the decimals of the first rows of a file tell; of a pipe, with --id or --snapshot it is 1e-6.
     clip
         The least probability of a class: one that was rounded to 0 is raised to it, and the others sum to the rest. A
         class with the probability 0 that happens all the same is an alarm at once.
@@ -118,16 +126,28 @@ def monitor(
             )
         options = replace(options, now=time)
     options.check(path, ids=options.id is not None)
+    if numbers.given:
+        if any(each is not None for each in (forecast, fail_above)) or clip or outcomes != Outcomes():
+            raise ParameterError("forecasts of a number have no --classes, --forecast, --fail-above and --clip.")
+        own = NumberLog(path, numbers, outcome, () if group is None else (group,), options, decimal=decimal)
+        watch = Monitor(own.space, alpha=alpha, arl=arl, by_group=group is not None)
+        watch_numbers(own, watch)
+        _show(watch, None, own.rows.problems, None, {}, None, json=json)
+        return _ended(watch, None, None, end(own.rows.problems))
     columns = () if forecast is None else split("--forecast", forecast)
     space = None if path != "-" and outcomes == Outcomes() else outcomes.space()
     if fail_above is not None and not isinstance(space, Simplex | None):
         raise ParameterError("--fail-above needs classes.")
     log = None
+    if tolerance is None and options.snapshot is not None:  # every run must read with the same one
+        tolerance = ROUNDING
+    elif tolerance is not None:
+        tolerance = checked_tolerance(tolerance)
     if path != "-" and isinstance(space, Simplex | None):  # a file of classes, whose columns can be looked at first
         source = open_source(path, kind=options.kind, decimal=decimal)
         columns = columns or find_probabilities(source, outcome, None if space is None else class_labels(space))
         if options.id is None:
-            log = _log(source, space, columns, outcome, group, options.on_error, checked_tolerance(tolerance))
+            log = _log(source, space, columns, outcome, group, options.on_error, tolerance)
             space = log.space
         elif space is None:
             raise ParameterError("with --id the classes must be known.", hint="--classes rain,sun.")
@@ -136,6 +156,10 @@ def monitor(
         raise ParameterError.expected(
             "--clip", clip, "a probability below that of each of the classes, if all were alike"
         )
+    if log is not None:
+        tolerance = log.tolerance
+    elif tolerance is None:
+        tolerance = ROUNDING
     asked = Monitor(space, alpha=alpha, arl=arl, by_group=group is not None, tolerance=tolerance)
     errors = None if fail_above is None else _Errors(class_labels(space))
     if log is not None and options.snapshot is None:
@@ -316,7 +340,7 @@ def _log(
     outcome: str,
     group: str | None,
     on_error: Any,
-    tolerance: float,
+    tolerance: float | None,
 ) -> Log:
     return read_outcomes(
         source,

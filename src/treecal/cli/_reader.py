@@ -169,8 +169,10 @@ class Reader:
     def complaint(self, row: Any, error: TreeCalError) -> TreeCalError:
         """Return what is wrong with a row, and the ids it has, by which it can be found."""
         text = error.message
-        if isinstance(error, OutcomeError | ForecastError) and error.round:  # a number that no row has
-            text = f"{error.what} {error.problem}"
+        if isinstance(error, OutcomeError | ForecastError):
+            round_ = type(error).at(error.round, error.problem)
+            if text == round_.message:  # of a round, whose number no row has, and not of an id
+                text = f"{error.what} {error.problem}"
         cells = {name: row.get(name) for name in (self.id, self.outcome_for)} if isinstance(row, dict) else {}
         ids = {name: repr(_text("", value)) for name, value in cells.items() if isinstance(value, str | int | float)}
         if self.id is not None and not any(value in text for value in ids.values()):

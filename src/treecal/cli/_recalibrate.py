@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from treecal import correctors
 from treecal.cli._guard import Guard
+from treecal.cli._numbers import NumberLog, Numbers, recalibrate_numbers
 from treecal.cli._options import Decimal, Following, Force, Outcomes, split
 from treecal.cli._reader import Batch, News, Reader, names_of
 from treecal.cli._rows import line, lines_of
@@ -49,6 +50,7 @@ def recalibrate(
     groups: Rule | None = None,
     by: str | None = None,
     forecast: str | None = None,
+    numbers: Numbers = Numbers(),  # noqa: B008 # frozen
     outcome: str | None = None,
     tolerance: float = 1e-6,
     decimal: Decimal = ".",
@@ -69,6 +71,11 @@ def recalibrate(
         treecal recalibrate model.csv --classes rain,sun --outcome weather --output corrected.csv
         treecal recalibrate model.jsonl --classes rain,sun --snapshot model.treecal
 
+    Forecasts of a number are columns of quantiles, of members of an ensemble, or of mean and sd, in a file in order of
+    time; written are the quantiles, corrected, and scored is the CRPS:
+
+        treecal recalibrate log.csv --quantiles q10,q50,q90 --outcome load --by lead --output corrected.csv
+
     Exit codes: 0 success, 1 invalid rows were left out, 2 invalid input, 130 interrupted, 141 the reader
     of standard output has gone.
 
@@ -83,7 +90,7 @@ def recalibrate(
         then means; guarded: the model's probabilities themselves while their calibration error is within a budget, a
         certified forecaster's otherwise; vector-then-guarded: those after scaling; gated: the model's probabilities
         themselves until those after scaling have proved to be better; multicalibrate: without bias in every group of
-        --by.
+        --by. Of a number: auto, location-scale, pit-map and mean.
     groups
         How mean, which is then the default, shift, adaptive and vector-then-mean group forecasts: by the most likely
         class and its probability; by the cell of a grid; or by the nearest of 16 centroids.
@@ -108,6 +115,15 @@ def recalibrate(
         Write the scores to standard output, as the last line of JSON.
     """
     options.check(path, output)
+    if numbers.given:
+        if any(each is not None for each in (forecast, groups)) or outcomes != Outcomes():
+            raise ParameterError("forecasts of a number have no --classes, --forecast and --groups.")
+        by_columns = () if by is None else split("--by", by)
+        log = NumberLog(path, numbers, outcome or "outcome", by_columns, options, decimal=decimal)
+        corrector = METHODS[method or "auto"](log.space)
+        if by_columns:
+            corrector = correctors.ByGroup(corrector)
+        return recalibrate_numbers(log, corrector, output, force=force, json=json)
     columns = () if forecast is None else split("--forecast", forecast)
     space = outcomes.space()
     result = outcome or "outcome"

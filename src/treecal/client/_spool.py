@@ -272,6 +272,9 @@ def _check(path: str) -> None:
     """Raise unless this is a file of SQLite, or none yet."""
     with suppress(FileNotFoundError), open(path, "rb") as file:
         start = file.read(len(_SQLITE))
+        if start.startswith(b"treecal spool 1"):
+            hint = "deliver it with the treecal that wrote it, or choose another name."
+            raise FileError(f"{path} is a spool of an earlier format, which this treecal does not read.", hint=hint)
         if start and start != _SQLITE:
             raise _foreign(path)
 

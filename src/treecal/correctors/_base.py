@@ -251,7 +251,7 @@ class Corrector(Kept):
 
     def learn(
         self,
-        forecast: ArrayLike | Mapping[str, Any],
+        forecast: ArrayLike | Mapping[Any, Any],
         outcome: ArrayLike,
         *,
         announced: Forecast | ArrayLike | None = None,
@@ -294,7 +294,7 @@ class Corrector(Kept):
         return Opened(self._rounds, forecast, group, x)
 
     def predict_many(
-        self, forecasts: ArrayLike | Mapping[str, Any], *, groups: Sequence[Group] | ArrayLike | None = None
+        self, forecasts: ArrayLike | Mapping[Any, Any], *, groups: Sequence[Group] | ArrayLike | None = None
     ) -> Array:
         """Return what would be announced now in place of each forecast, as means, `(n, dim)`; no round is opened.
 
@@ -321,7 +321,7 @@ class Corrector(Kept):
 
     def update_many(
         self,
-        forecasts: ArrayLike | Mapping[str, Any],
+        forecasts: ArrayLike | Mapping[Any, Any],
         outcomes: ArrayLike | Sequence[Any],
         *,
         announced: Sequence[Forecast] | ArrayLike | None = None,
@@ -353,7 +353,7 @@ class Corrector(Kept):
 
     def fit(
         self,
-        forecasts: ArrayLike | Mapping[str, Any],
+        forecasts: ArrayLike | Mapping[Any, Any],
         outcomes: ArrayLike | Sequence[Any],
         *,
         groups: Sequence[Group] | ArrayLike | None = None,

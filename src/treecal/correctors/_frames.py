@@ -18,7 +18,9 @@ from treecal.geometry import Cdf, ConvexSet
 REACH = 6.0
 """Units on both sides of the mean in which residuals are told apart: of a normal law, 3.4 standard deviations."""
 RESIDUALS = 61
+TAIL = (0.0005, 0.001, 0.0025, 0.005, 0.01)
 LEVELS = 39
+"""Evenly spaced; those of the tails come on top, so that forecasts that are far too narrow can be corrected."""
 
 
 class Frame(ABC):
@@ -67,8 +69,9 @@ class Levels(Frame):
     """The forecast's own distribution function of the number: its probability integral transform."""
 
     def __init__(self) -> None:
-        self._at = np.arange(1, LEVELS + 1) / (LEVELS + 1)
-        self.dim = LEVELS
+        tail = np.array(TAIL)
+        self._at = np.concatenate([tail, np.arange(1, LEVELS + 1) / (LEVELS + 1), 1 - tail[::-1]])
+        self.dim = len(self._at)
         self.prior = 50.0
         self.scale = (LEVELS + 1) / 3
 

@@ -12,19 +12,20 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 
 from treecal._elementary import log
-from treecal._evidence import FLOOR, MOST, EProcess, brier_bet, log_bet
+from treecal._evidence import FLOOR, MOST, EProcess, brier_bet, crps_bet, log_bet
 from treecal._states import Resume, check_count, check_like, check_names, check_number
 from treecal._typing import Array
 from treecal._validate import positive_number
 from treecal.correctors._base import Corrector, Scored, checked_part
 from treecal.correctors._batch import Batch, Group
 from treecal.correctors._groups import Cells
+from treecal.correctors._location_scale import LocationScale
 from treecal.correctors._recalibrator import Recalibrator
 from treecal.correctors._scaling_kinds import VectorScaling
 from treecal.exceptions import ParameterError, SnapshotError, UnsupportedError
 from treecal.forecast import Forecast
 from treecal.forecasters import reach
-from treecal.geometry import ConvexSet, Simplex
+from treecal.geometry import Cdf, ConvexSet, Simplex
 
 KEPT = 1000
 """The latest switches are kept, so that an adversary cannot fill the memory."""
@@ -97,6 +98,10 @@ class Gated(Corrector):
     `ln(2/alpha) + 20.8` for each switch, `ln(2/alpha)` for the last stretch, and `1e-9·dim` a round. It finds errors in
     small probabilities much sooner.
 
+    On a `tc.Cdf` the score is the CRPS, and a round's difference of scores counts `λ_t` times in place of `2/D²`, where
+    `λ_t >= 2/D²` is as large as the two forecasts allow (`treecal._evidence.crps_bet`): narrow forecasts on a wide set
+    are told apart as soon as others. `excess()` is then of the scores counted so many times.
+
     The second guarantee is one of rounds in order, with weights of 1. Where outcomes come late (`tc.Late`, `learn`),
     evidence is collected in order of arrival, with the corrector as it is then: what is tested is whether `p` is right
     given all that had arrived before the outcome, and `excess()` does not cover what was announced meanwhile. Evidence
@@ -164,6 +169,8 @@ class Gated(Corrector):
     @classmethod
     def examples(cls, space: ConvexSet) -> Iterator[Corrector]:
         """Yield one for every set, one for classes that switches often, and one by the log score."""
+        if isinstance(space, Cdf):
+            yield cls(LocationScale(space), alpha=0.5)
         with suppress(UnsupportedError):  # a set that does not know its size
             yield cls(Recalibrator(space, groups=Cells(), make="shift"), alpha=0.5)
         if isinstance(space, Simplex):
@@ -219,7 +226,8 @@ class Gated(Corrector):
         if self.by == "log":
             floor = math.log1p(FLOOR * self.space.dim)
             return switches * (stretch - math.log(FLOOR)) + stretch + (self._rounds - self._from_logs) * floor
-        return (switches * (stretch + 2) + stretch) * self._diameter**2 / 2
+        unit = 1.0 if isinstance(self.space, Cdf) else self._diameter**2 / 2
+        return (switches * (stretch + 2) + stretch) * unit
 
     def _check_given(self, group: Group, weight: float) -> None:
         self.corrector._check_given(group, weight)
@@ -250,6 +258,8 @@ class Gated(Corrector):
         announced, other = (corrected, model) if gate.open else (model, corrected)
         if self.by == "log":
             bet = log_bet(announced, other, outcome)
+        elif isinstance(self.space, Cdf):
+            bet = crps_bet(announced, other, outcome, self.space.widths)
         else:
             bet = brier_bet(announced, other, outcome, diameter=self._diameter)
         return gate.after(bet, self.alpha, number)

@@ -90,7 +90,7 @@ class GuardedCorrector(Corrector):
     >>> round(model.error("l1"), 2), round(guarded.error("l1"), 2)
     (1.03, 0.03)
     >>> f.guard().safe_rounds  # of the last thousand
-    980
+    979
     """
 
     name = "guarded"

@@ -157,6 +157,8 @@ class Kept(Locked, Configured, ABC):
     def _prepared(self, state: dict[str, Any]) -> Resume:
         """Check a state, a copy of which is kept; return what puts it in place."""
         waits = isinstance(state, dict) and "open" in state
+        if isinstance(state, dict):
+            state = {"fitted": 0, **state}  # older snapshots lack it
         check_names("the state", state, ["rounds", "fitted", "own", "scores", "ledgers", *["open"] * waits])
         rounds = state["rounds"]
         check_count("rounds", rounds)

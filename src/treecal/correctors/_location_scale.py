@@ -22,8 +22,8 @@ from treecal.geometry import Cdf, ConvexSet
 HALF_LIVES = (4, 16, 64, 256, 1024, 4096)
 """In rounds, of the memories that fade.
 
-Chosen on half of the series of `benchmarks/numbers.py`. With 16 as the shortest the score of seasonal naive forecasts,
-whose errors last, is 6 to 15 % higher; of forecasts whose errors do not last it is the same.
+Chosen on half of the series of `benchmarks/distributions.py`. With 16 as the shortest the score of seasonal naive
+forecasts, whose errors last, is 6 to 15 % higher; of forecasts whose errors do not last it is the same.
 """
 
 
@@ -70,7 +70,10 @@ class LocationScale(Corrector):
     learns from the forecast as the model gave it, never from its own.
 
     Seven memories do so at once: one that keeps all rounds, and others with half-lives of 4, 16, …, 4096 rounds. Of
-    `a` and `ln b` the means by trust are used; trust is `exp(−Σ score/2s)`, with fixed share.
+    `a` and `ln b` the means by trust are used; trust is `exp(−Σ score/s)`, with fixed share.
+
+    It is for rounds in order: where outcomes come late, `tc.Late` deals the rounds that overlap to copies of it, each
+    with outcomes that were known.
 
     There is no guarantee: the score is not convex in `b`. `tc.AutoCorrector`, which contains this one, has one, and
     `tc.Gated` lets it in where it has proved to be better. A round costs `O(dim)`, for each memory.
@@ -130,6 +133,15 @@ class LocationScale(Corrector):
     def stretch(self) -> float:
         """How many times as wide a forecast is made now."""
         return exp(float(np.add.reduce(self._state.trust * self._state.theta[:, 1])))
+
+    @property
+    def ordered(self) -> bool:
+        """True, for another reason than certificates: a memory of four rounds is of use for the next ones only.
+
+        A day ahead, the errors of the last hours mislead, and yet they would be trusted, since trust is judged when
+        outcomes come. So `tc.Late` deals rounds that overlap to copies, each of which knows the outcomes of its own.
+        """
+        return True
 
     def _moves(self, state: Moved) -> Moves:
         return Moves(state.theta, state.curvature, state.weight, state.trust, self._kept)

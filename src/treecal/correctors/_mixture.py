@@ -16,10 +16,11 @@ from treecal._typing import Array, Integers
 from treecal._validate import positive_number, whole_number
 from treecal.correctors._base import Corrector, Scored, checked_part
 from treecal.correctors._batch import Batch, Group, one_each
+from treecal.correctors._number_kernels import pool_one
 from treecal.exceptions import ForecastError, ParameterError, SnapshotError, UnsupportedError
 from treecal.forecast import Forecast
 from treecal.forecasters import reach
-from treecal.geometry import ROUNDING, ConvexSet, Simplex, frozen, listed, read_forecast, read_forecast_rows
+from treecal.geometry import ROUNDING, Cdf, ConvexSet, Simplex, frozen, listed, read_forecast, read_forecast_rows
 
 MOST_KEPT = 256
 """Rows of the history; when it is full, every second one goes."""
@@ -66,6 +67,11 @@ class Mixture(Corrector):
     factor that is concave in the forecast, so that the mixture earns at least the mean factor. The rounds of `fit` are
     among the `T`. The bound is for all of them together, as if they had been announced; for those after `fit` alone it
     holds with one more change, since every model then has the weight `γ/N` at least.
+
+    Of distributions of a number (`tc.Cdf`) the factor is `exp(−CRPS/Λ)` and the mixture that of Vovk's aggregating
+    algorithm, `Λ` about twice the score that the forecasts expect of themselves; the bound is one of the scores in
+    units of `Λ`: see `AutoCorrector`. A mixture of calibrated forecasts is not calibrated but too wide (Ranjan and
+    Gneiting 2010): let `corrector=tc.AutoCorrector(space)` follow.
 
     A corrector may follow, which learns from the mixture; the bound is that of the mixture. In `report` "before" is the
     plain average of the models. Costs `O(N·dim)` a round, and a round of the corrector.
@@ -127,7 +133,8 @@ class Mixture(Corrector):
             raise ParameterError.expected("share", share, "more than 0 and at most 0.5")
         if part is not None and part.space != space:
             raise ParameterError.expected("corrector", corrector, on)
-        self._scale = 0.0 if isinstance(space, Simplex) else 2 * reach(space, "l2") ** 2
+        self._scale = 0.0 if isinstance(space, Simplex | Cdf) else 2 * reach(space, "l2") ** 2
+        self._widths = np.array(space.widths) if isinstance(space, Cdf) else None
         equal = np.full(len(self.models), 1 / len(self.models))
         last = None if part is None else part._unscored()
         self._now: tuple[Shares, Corrector | None] = Shares(equal, 1, equal[None].copy()), last
@@ -176,10 +183,18 @@ class Mixture(Corrector):
         models = len(self.models)
         kept = max(self.rounds - 1 - changes, 0)
         bound = math.log(models) + changes * math.log(models / self.share) - kept * math.log1p(-self.share)
-        return bound if isinstance(self.space, Simplex) else self._scale * bound
+        return self._scale * bound if self._scale else bound
 
-    def _mixed(self, forecasts: Array) -> Array:
-        return _mean(self._now[0].weights, forecasts)
+    def _mixed(self, forecasts: Array, shares: Shares | None = None) -> Array:
+        weights = (self._now[0] if shares is None else shares).weights
+        return _mean(weights, forecasts) if self._widths is None else self._pooled(weights, forecasts)[0]
+
+    def _pooled(self, weights: Array, forecasts: Array) -> tuple[Array, float]:
+        """Return the mixture of distributions of a number, and the unit in which their scores count."""
+        assert self._widths is not None
+        mean = np.empty(self.space.dim)
+        scale = pool_one.now(np.array(forecasts), weights, self._widths, mean)
+        return mean, scale
 
     def _announce(self, forecast: Array, *, group: Group = None) -> Forecast:
         corrector = self.corrector
@@ -210,7 +225,7 @@ class Mixture(Corrector):
         shares, corrector = self._now
         mixed = np.empty((len(batch), self.space.dim))
         for i, (each, y) in enumerate(zip(batch.forecasts, batch.outcomes, strict=True)):
-            mixed[i] = _mean(shares.weights, each)
+            mixed[i] = self._mixed(each, shares)
             shares = self._next(shares, each, y, batch.weight(i), self._rounds + i + 1)
         if corrector is not None:
             corrector = corrector._fitted_to(replace(batch, forecasts=mixed))
@@ -218,14 +233,14 @@ class Mixture(Corrector):
 
     def _next(self, shares: Shares, forecasts: Array, outcome: Array, weight: float, rounds: int) -> Shares:
         """Return the shares after round `rounds`."""
-        weights = shares.weights * _powers(self._factors(forecasts, outcome), weight)
+        weights = shares.weights * _powers(self._factors(forecasts, outcome, shares), weight)
         total = weights.sum()
         # Where all models exclude the outcome, none is worse than another.
         weights = weights / total if total > 0 else shares.weights
         weights = (1 - self.share) * weights + self.share / len(weights)
         return shares.after(weights / weights.sum(), rounds)
 
-    def _factors(self, forecasts: Array, outcome: Array) -> Array:
+    def _factors(self, forecasts: Array, outcome: Array, shares: Shares) -> Array:
         """Return how well each model did, relative to the best."""
         if isinstance(self.space, Simplex):
             met = outcome > 0
@@ -234,7 +249,12 @@ class Mixture(Corrector):
                 factors *= _powers(p, y)
             best = factors.max()
             return np.asarray(factors / best if best > 0 else factors)
-        losses = ((outcome - forecasts) ** 2).sum(axis=1) / (self._scale or 1.0)
+        squares = (outcome - forecasts) ** 2
+        if self._widths is not None:
+            scale = self._pooled(shares.weights, forecasts)[1]
+            losses = (squares * self._widths).sum(axis=1) / (scale or 1.0)
+            return applied(exp, losses.min() - losses)
+        losses = squares.sum(axis=1) / (self._scale or 1.0)
         return applied(exp, losses.min() - losses)
 
     def _scored(self, forecast: Array) -> Array:

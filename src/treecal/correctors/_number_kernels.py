@@ -17,7 +17,7 @@ from treecal._elementary import exp, log, power
 from treecal._typing import Array
 from treecal.correctors._forgetting import LASTING, SHARE, trusted
 
-PRIOR = 10.0
+PRIOR = 3.0
 """Rounds that the curvature of shift and stretch counts more than it has seen, so that first steps are short."""
 FARTHEST = 20.0
 """Spreads by which a forecast is shifted at most."""
@@ -182,7 +182,7 @@ def learn_moves(
                     a += w * one * one
                     b += w * one * two
                     c += w * two * two
-            losses[i] = loss / (2.0 * extent[1])
+            losses[i] = loss / extent[1]
             kept = now.kept[i]
             left = kept if weight == 1.0 else power(kept, weight)
             A = now.curvature[i]
@@ -255,7 +255,7 @@ def from_levels(rows: Array, points: Array, levels: Array, found: Array) -> None
 
 
 @strict
-def _pool(points: Array, weights: Array, widths: Array, mean: Array) -> float:
+def pool_one(points: Array, weights: Array, widths: Array, mean: Array) -> float:
     """Write the forecast of a round, given those to pool; return `Λ`, in whose units the scores count.
 
     At threshold `k`, where the forecasts lie between `a` and `b`, the squared loss is mixable at the rate
@@ -327,7 +327,7 @@ def score(point: Array, outcome: Array, widths: Array) -> float:
 def pool(given: Array, weights: Array, widths: Array, means: Array) -> None:
     """Write the forecast of each row, given those to pool, `(forecasts, rows, dim)`."""
     for row in range(len(means)):
-        _pool(given[:, row], weights, widths, means[row])
+        pool_one(given[:, row], weights, widths, means[row])
 
 
 @strict
@@ -345,7 +345,7 @@ def play_pool(
     """Announce and weigh rounds in order; those of weight 0 are only announced."""
     costs = np.empty(len(weights))
     for row in range(len(means)):
-        scale = _pool(given[:, row], weights, widths, means[row])
+        scale = pool_one(given[:, row], weights, widths, means[row])
         weight = row_weights[row]
         if weight == 0.0:
             continue

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterator
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
@@ -87,6 +87,11 @@ class Recalibrator(Corrector):
     `2D²·tracking_bound(...)` of that of any sequence of its copies, and within `O(log T)` of that of the one that never
     forgets: with `forget=True` the bounds above hold with `calibeating_bound(..., forget=True)`.
 
+    On distributions of a number (`tc.Cdf`) means are of residuals: outcomes less the forecast's mean, in units of its
+    spread, within cells of both (`LocationSpread`). The law of the residuals so far, with the group's first forecast
+    counted as 10 more, is announced at the place and the width of the forecast of the round. The bounds are those of
+    residuals, for the copy that never forgets. It is for rounds in order: see `ordered`.
+
     Rows of `fit` are rounds in all of these bounds, as if they had been announced: what a log taught wrongly about the
     rounds after it is not within them.
 
@@ -137,7 +142,7 @@ class Recalibrator(Corrector):
     Foster and Hart, "Calibeating: Beating Forecasters at Their Own Game", 2023.
     """
 
-    _fields = ("space", "groups", "make", "prior", "forget", "scores", "tolerance")
+    _fields: ClassVar[tuple[str, ...]] = ("space", "groups", "make", "prior", "forget", "scores", "tolerance")
 
     def __init__(
         self,
@@ -420,8 +425,11 @@ class Recalibrator(Corrector):
 
     @property
     def ordered(self) -> bool:
-        """True where each group has a forecaster: its certificate is one of rounds in order."""
-        return self._make is not None
+        """True where each group has a forecaster, whose certificate is one of rounds in order; and on a `Cdf`.
+
+        There the errors of a series last, so that copies which forget would be trusted for what late outcomes taught.
+        """
+        return self._make is not None or self._frame is not None
 
     def report(self) -> Correction:
         """Return Brier and log scores before and after, the two parts of the Brier score, and what groups could do."""
@@ -532,7 +540,7 @@ class PitMap(Recalibrator):
     """
 
     name = "pit-map"
-    _fields = ("space", "scores", "tolerance")
+    _fields: ClassVar[tuple[str, ...]] = ("space", "scores", "tolerance")
 
     def __init__(self, space: ConvexSet, *, scores: Scored | None = "binned", tolerance: float = 1e-6) -> None:
         checked_numbers(space, "it renames the levels of distributions of a number")

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from treecal._compile import strict
 from treecal._elementary import log_losses
 from treecal._evidence import FLOOR as FLOOR
 from treecal._states import MOST_ROUNDS, check_array, check_count, check_like, check_number
@@ -14,7 +15,7 @@ from treecal._typing import Array, Integers
 from treecal.correctors._batch import Batch
 from treecal.exceptions import ParameterError, UnsupportedError
 from treecal.forecast import Forecast, uniform
-from treecal.geometry import LARGEST, ConvexSet, Simplex
+from treecal.geometry import LARGEST, Cdf, ConvexSet, Simplex
 from treecal.ledger import Ledger
 
 ROLES = ("before", "after", "mean")
@@ -63,6 +64,8 @@ class Correction:
         The Brier score of the best constant forecast for each group, chosen with hindsight.
     shift_refinement
         The Brier score of the model's forecasts, each group's moved by the best constant, chosen with hindsight.
+    score
+        What scores of other sets than classes are: "CRPS" for distributions of a number, else "square".
     """
 
     rounds: int
@@ -72,10 +75,12 @@ class Correction:
     groups: int | None = None
     group_refinement: float | None = None
     shift_refinement: float | None = None
+    score: str = "square"
 
     def __str__(self) -> str:
         classes = self.before.log is not None
-        what, score, last = ("class", "Brier", "   log score") if classes else ("coordinate", "square", "")
+        what, score, last = ("class", "Brier", "   log score") if classes else ("coordinate", self.score, "")
+        what = "threshold" if score == "CRPS" else what
         lines = [
             f"{self.rounds:,} round{'s' * (self.rounds != 1)}, each {what} in bins of a tenth",
             f"{'':8}{score:>8} = calibration + refinement{last}",
@@ -139,6 +144,7 @@ class Tallies:
         self.ledgers = {role: Ledger(space) for role in ROLES} if exact else {}
         self._low, self._width = binning(space)
         self._offsets = np.arange(space.dim) * (BINS + 1)
+        self._widths = np.array(space.widths) if isinstance(space, Cdf) else np.ones(space.dim)
 
     def new(self) -> Sums:
         """Return the sums of no rounds."""
@@ -192,6 +198,13 @@ class Tallies:
 
     def _plus(self, sums: Sums, weights: Array, roles: Integers, points: Array, shares: Array, y: Array) -> Sums:
         """Return the sums with points added, those of each role in the order of their rounds."""
+        if isinstance(self.space, Cdf):
+            totals = sums.totals.copy()
+            cells = sums.cells.copy()
+            rows = np.ascontiguousarray(points), np.ascontiguousarray(y), np.asarray(roles, np.int64), np.array(shares)
+            tally.for_rows(len(points) // 256)(*rows, self._widths, totals, cells)
+            weight = float(np.add.accumulate(np.append(sums.weight, weights))[-1])
+            return Sums(sums.rounds, weight, totals, cells, (), sums.unrecorded)
         costs = np.zeros((len(points), 2))
         # Accumulated, so that compiled code can add in the same order.
         costs[:, 0] = np.add.accumulate((y - points) ** 2, axis=1)[:, -1]
@@ -212,7 +225,7 @@ class Tallies:
         if not sums.rounds:
             raise ParameterError("no round is scored, so there are no scores.")
         before, after, mean = self._scores(sums)
-        return Correction(sums.rounds, before, after, mean)
+        return Correction(sums.rounds, before, after, mean, score="CRPS" if isinstance(self.space, Cdf) else "square")
 
     def _scores(self, sums: Sums) -> list[Scores]:
         """Return the scores of each role, per unit of weight."""
@@ -221,7 +234,8 @@ class Tallies:
         for role, (brier, log) in enumerate(sums.totals.tolist()):
             brier = brier / sums.weight
             log = log / sums.weight
-            calibration = float(squared_gaps(cells[role])) / sums.weight
+            widths = np.repeat(self._widths, BINS + 1)
+            calibration = float(squared_gaps(cells[role], widths)) / sums.weight
             calibration = min(calibration, brier)  # Jensen; rounding may say otherwise
             found.append(
                 Scores(brier, calibration, brier - calibration, log if isinstance(self.space, Simplex) else None)
@@ -243,11 +257,29 @@ class Tallies:
         return Sums(int(state["rounds"]), float(state["weight"]), state["totals"].copy(), state["cells"].copy())
 
 
-def squared_gaps(cells: Array) -> Array:
+@strict
+def tally(points: Array, y: Array, roles: Integers, shares: Array, widths: Array, totals: Array, cells: Array) -> None:
+    """Add points to the sums of distributions of a number, in order: its own loop, because they have many coordinates.
+
+    Bins are those of `binning`, from 0 to 1 in steps of a tenth.
+    """
+    for i in range(len(points)):
+        cost = 0.0
+        for k in range(len(widths)):
+            p = points[i, k]
+            cost += widths[k] * (y[i, k] - p) * (y[i, k] - p)
+            place = (roles[i] * len(widths) + k) * (BINS + 1) + int(min(max(p, 0.0), 1.0) * BINS + 0.5)
+            cells[place, 0] += shares[i]
+            cells[place, 1] += shares[i] * p
+            cells[place, 2] += shares[i] * y[i, k]
+        totals[roles[i], 0] += cost * shares[i]
+
+
+def squared_gaps(cells: Array, widths: Array | float = 1.0) -> Array:
     """Return the sum over cells, `(…, cells, 3)`, of weight times squared gap: mean outcome less mean forecast."""
     weight, forecasts, outcomes = np.moveaxis(cells, -1, 0)
     shares = np.divide((outcomes - forecasts) ** 2, weight, out=np.zeros(weight.shape), where=weight > 0)
-    return np.asarray(np.add.accumulate(shares, axis=-1)[..., -1])
+    return np.asarray(np.add.accumulate(widths * shares, axis=-1)[..., -1])
 
 
 def binning(space: ConvexSet) -> tuple[Array, Array]:

@@ -24,7 +24,7 @@ from treecal.engine._guard_pages import (
     add_slots,
     opened,
 )
-from treecal.forecasters import BACKING, CHANCE, DEPTH, FOG, RECENT
+from treecal.forecasters import BACKING, CHANCE, DEPTH, FOG, RECENT, SHARE_AHEAD
 
 
 class GuardRules(NamedTuple):
@@ -121,6 +121,8 @@ class Desk(NamedTuple):
     noise: Array
     outcome: Array
     moved: Array
+    ahead: Array
+    root: Array
     path: Integers
 
 
@@ -132,6 +134,8 @@ def _desk(rules: Rules, experts: int) -> Desk:
         np.empty(dim),
         np.empty(dim),
         np.empty(dim),
+        np.empty(rules.book.capacity),
+        np.empty(rules.book.capacity),
         np.empty(rules.book.capacity),
         np.empty(DEPTH + 1, np.int64),
     )
@@ -286,26 +290,30 @@ def _choose(rules: BookRules, pages: Pages, squares: Array, rounds: int, desk: D
     q = desk.q
     noise = desk.noise
     moved = desk.moved
+    ahead = desk.ahead
+    root = desk.root
     used = pages.used[0]
-    ahead = math.sqrt(rounds + 1.0)
-    root = CHANCE * math.sqrt(ahead)
+    least = math.sqrt(rounds + 1.0)
+    for i in range(used):
+        ahead[i] = max(least, SHARE_AHEAD * pages.visits[i])
+        root[i] = math.sqrt(ahead[i])
+        moved[i] = 0.0
     alone = 0.0
     for j in range(len(q)):
         spread = q[j] * (1 - q[j]) if rules.classes else (rules.prior + squares[j]) / (rounds + 1)
-        noise[j] = root * math.sqrt(abs(spread))
+        noise[j] = CHANCE * math.sqrt(abs(spread))
         alone += noise[j]
-    moved[:used] = 0.0
     for j in range(len(q)):  # over the points inside, so that each is added up in order, four at once
-        floor = noise[j]
+        chance = noise[j]
         entry = q[j]
         points = pages.points[j]
         biases = pages.biases[j]
         for i in range(used):
-            moved[i] += max(abs((entry - points[i]) * ahead + biases[i]), floor)
+            moved[i] += max(abs((entry - points[i]) * ahead[i] + biases[i]), chance * root[i])
     least = math.inf
     column = 0
     for i in range(used):
-        cost = moved[i] - pages.sizes[i]
+        cost = (moved[i] - pages.sizes[i]) / root[i]
         if cost < least:
             least = cost
             column = i
@@ -321,6 +329,7 @@ def _book_learn(rules: BookRules, pages: Pages, squares: Array, column: int, des
         for j in range(len(q)):
             pages.points[j, column] = q[j]
             pages.biases[j, column] = 0.0
+        pages.visits[column] = 0.0
         pages.slots[column] = -1
         pages.used[0] += 1
     total = 0.0
@@ -328,6 +337,7 @@ def _book_learn(rules: BookRules, pages: Pages, squares: Array, column: int, des
         pages.biases[j, column] += outcome[j] - pages.points[j, column]
         total += abs(pages.biases[j, column])
     pages.sizes[column] = total
+    pages.visits[column] += 1
     if not rules.classes:
         for j in range(len(q)):
             squares[j] += (outcome[j] - q[j]) ** 2

@@ -33,6 +33,7 @@ class Pool(NamedTuple):
     points: Array
     biases: Array
     sizes: Array
+    visits: Array
     slots: Integers
     told: Array
     owed: Array
@@ -48,6 +49,7 @@ class Pages(NamedTuple):
     points: Array
     biases: Array
     sizes: Array
+    visits: Array
     slots: Integers
     used: Integers
     announced: Integers
@@ -76,6 +78,7 @@ def opened(pool: Pool, stream: int) -> Pages:
         pool.points[start * dim : end * dim].reshape(dim, room),
         pool.biases[start * dim : end * dim].reshape(dim, room),
         pool.sizes[start:end],
+        pool.visits[start:end],
         pool.slots[start:end],
         pool.used[stream : stream + 1],
         pool.announced[stream : stream + 1],
@@ -114,6 +117,7 @@ def add_columns(pool: Pool, stream: int, capacity: int) -> bool:
     new.points[:, :used] = old.points[:, :used]
     new.biases[:, :used] = old.biases[:, :used]
     new.sizes[:used] = old.sizes[:used]
+    new.visits[:used] = old.visits[:used]
     new.slots[:used] = old.slots[:used]
     return True
 
@@ -150,6 +154,7 @@ class PageRows(NamedTuple):
 
     points: Array
     biases: Array
+    visits: Array
     slots: Integers
     told: Array
     owed: Array
@@ -170,6 +175,7 @@ def pack(rows: Integers, pool: Pool, packed: PageRows) -> None:
             for j in range(packed.points.shape[1]):
                 packed.points[at, j] = pages.points[j, i]
                 packed.biases[at, j] = pages.biases[j, i]
+            packed.visits[at] = pages.visits[i]
             packed.slots[at] = pages.slots[i]
             at += 1
         count = pages.announced[0]
@@ -198,6 +204,7 @@ def unpack(packed: PageRows, pool: Pool) -> None:
                 pages.biases[j, i] = packed.biases[at, j]
                 total += abs(packed.biases[at, j])
             pages.sizes[i] = total
+            pages.visits[i] = packed.visits[at]
             pages.slots[i] = packed.slots[at]
             at += 1
         count = pages.announced[0]
@@ -223,6 +230,7 @@ def empty_pool(numbers: Integers, counts: tuple[Integers, Integers, Integers], d
         *counts,
         np.empty(columns * dim),
         np.empty(columns * dim),
+        np.empty(columns),
         np.empty(columns),
         np.empty(columns, np.int32),
         np.empty((slots, dim)),

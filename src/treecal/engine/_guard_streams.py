@@ -114,6 +114,7 @@ def guard_schema(thing: Guarded) -> Schema:
             count("contexts", most=contexts),
             *_safe_fields(thing.safe),
             *(Field(name, (dim,), length=_columns_of, layout="listed") for name in ("points", "biases")),
+            Field("visits", length=_columns_of, layout="listed", least=0.0),
             Field("slots", dtype=np.int32, length=_columns_of, layout="listed", least=-1, most=most - 1),
             *(Field(name, (dim,), length=_announced_of, layout="listed") for name in ("told", "owed")),
             Field("sums", (dim,), length=_contexts_of, layout="listed"),
@@ -338,7 +339,8 @@ class GuardStreams(ColumnStreams):
             np.empty((n, self._space.dim)) for n in (columns, columns, slots, slots, contexts)
         )
         longer = np.empty((contexts, self._space.dim), np.int16)
-        pages = PageRows(points, biases, np.empty(columns, np.int32), told, owed, sums, np.empty(contexts), longer)
+        visits, slots_of = np.empty(columns), np.empty(columns, np.int32)
+        pages = PageRows(points, biases, visits, slots_of, told, owed, sums, np.empty(contexts), longer)
         pack(rows, self._pool, pages)
         return pages
 
@@ -356,8 +358,8 @@ class GuardStreams(ColumnStreams):
     def rows(self, rows: Integers) -> dict[str, Any]:
         """Return the columns, and of the pages one stream's rows after another's.
 
-        Of the pages there is a row for each column that is used (`points`, `biases`, `slots`); for each point that was
-        announced, in order (`told`, `owed`); and for each context (`sums`, `seen`, `longer`).
+        Of the pages there is a row for each column that is used (`points`, `biases`, `visits`, `slots`); for each point
+        that was announced, in order (`told`, `owed`); and for each context (`sums`, `seen`, `longer`).
         """
         pages: dict[str, Any] = self._pages(rows)._asdict()
         parts = [_safe_rows(self._safe[row]) for row in rows.tolist() if row in self._safe]
@@ -424,15 +426,16 @@ class GuardStreams(ColumnStreams):
         guard._opened()
         return f
 
-    def _columns(self, pages: Any) -> tuple[Array, Array, Array]:
-        """Return points, biases and sizes of a stream's book, in as many columns as the class has."""
+    def _columns(self, pages: Any) -> tuple[Array, Array, Array, Array]:
+        """Return points, biases, sizes and rounds of a stream's book, in as many columns as the class has."""
         used, width = len(pages.points), 2
         while width < used:
             width = min(2 * width, self._book.capacity)
         points, biases = np.zeros((2, self._space.dim, width))
         points[:, :used] = pages.points.T
         biases[:, :used] = pages.biases.T
-        return points, biases, np.add.accumulate(np.abs(biases), axis=0)[-1]
+        visits = np.pad(pages.visits, (0, width - used))
+        return points, biases, np.add.accumulate(np.abs(biases), axis=0)[-1], visits
 
 
 _NONE = np.empty(0)

@@ -53,7 +53,7 @@ class GuardedRun:
     >>> classes = np.random.default_rng(0).choice(3, size=10_000, p=[0.6, 0.3, 0.1])
     >>> run = tc.replay(classes, tc.Guarded(tc.Simplex(3)))
     >>> round(run.error("l1"), 3), len(run.points), int((run.announced < 0).sum())
-    (0.018, 16, 0)
+    (0.076, 6, 0)
     >>> run.forecaster.predict() == run.forecast(10_000)  # ready for the next outcome
     True
     """

@@ -14,6 +14,7 @@ from treecal.forecasters._binary_grid import BinaryGrid
 from treecal.forecasters._codebook import (
     CAPACITY as CAPACITY,
     CHANCE as CHANCE,
+    SHARE_AHEAD as SHARE_AHEAD,
     Book as Book,
     Books as Books,
     Candidate as Candidate,

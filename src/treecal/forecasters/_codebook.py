@@ -8,7 +8,7 @@ from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from operator import is_
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from treecal.forecasters._tracker import Tracker
 from treecal.geometry import ConvexSet, Simplex
 
 CAPACITY = 160
+SHARE_AHEAD = 0.125  # of the rounds that a point has had, as many more are expected at least
 CHANCE = math.sqrt(2 / math.pi)  # the mean size of a normal deviate, in standard deviations
 
 
@@ -36,14 +37,16 @@ class Books(State):
     """`(d, columns)`."""
     sizes: Array
     """`(columns,)`: the ℓ1 norm of each bias."""
+    visits: Array
+    """`(columns,)`: the rounds of each point."""
     used: int
     """Columns used."""
     squares: Array
     """The sum of the squared deviations from the point forecasts, by coordinate; of no use for classes."""
 
 
-Change = tuple[int, Array | None, Array, float]
-"""What a round changes in a book's arrays: of one column its point, if that is new, its bias and size."""
+Change = tuple[int, Array | None, Array, float, float]
+"""What a round changes in a book's arrays: of one column its point, if that is new, its bias, size and rounds."""
 
 
 class Candidate(NamedTuple):
@@ -59,9 +62,10 @@ class Book:
 
     A point `p` with bias `V` is expected to add, over the next `n` rounds in which it might be used,
     `Σ_j max(|V_j + n(q_j − p_j)|, √n·σ_j) − |V_j|`: its bias moves with `q − p`, and chance adds the noise of `n`
-    outcomes, `σ_j² = (2/π)·q_j(1 − q_j)` for classes. If no point is better than a new one at `q`, which has no bias,
-    `q` joins the book. How often a point will be used is not known; the book looks ahead by the root of its rounds, as
-    if there were as many points as each has rounds.
+    outcomes, `σ_j² = (2/π)·q_j(1 − q_j)` for classes. A new point at `q` has no bias and would add that noise alone; if
+    no point adds less, `q` joins the book. What they add is compared in units of `√n`. How often a point will be
+    used is not known. The book looks ahead by the root of its rounds, as if there were as many points as each has
+    rounds, and by an eighth of the rounds that the point has had, if these are more.
 
     A full book takes no more points: the best of those it has is announced, however far from `q`.
     """
@@ -75,26 +79,47 @@ class Book:
     def empty(self) -> Books:
         """Return a book without points."""
         none = np.zeros((self.space.dim, 2))
-        return Books(0, none, none.copy(), none[0].copy(), 0, np.zeros(self.space.dim))
+        return Books(0, none, none.copy(), none[0].copy(), none[0].copy(), 0, np.zeros(self.space.dim))
 
     def choose(self, now: Books, q: Array) -> Candidate:
         """Return the point to announce for a point forecast."""
         if not now.used:
             return Candidate(q, 0, True)
-        rounds = now.rounds + 1
-        ahead = math.sqrt(rounds)
-        spread = q * (1 - q) if self.classes else (self.prior + now.squares) / rounds
-        floor = CHANCE * math.sqrt(ahead) * np.sqrt(np.abs(spread))  # rounding may make it negative
         width = max(2, now.used)
-        moved = q[:, None] - now.points[:, :width]
-        moved *= ahead
-        moved += now.biases[:, :width]
-        np.maximum(np.abs(moved, out=moved), floor[:, None], out=moved)
-        # Two columns or more are added up row by row, in order, as in compiled code.
-        cost = (np.add.reduce(moved, axis=0) - now.sizes[:width])[: now.used]
-        column = int(cost.argmin())
-        new = now.used < self.capacity and bool(cost[column] >= np.add.accumulate(floor)[-1])
+        ahead = np.maximum(math.sqrt(now.rounds + 1), SHARE_AHEAD * now.visits[:width])
+        cost, alone = self._costs(now, q, ahead, now.points[:, :width], now.biases[:, :width], now.sizes[:width])
+        column = int(cost[: now.used].argmin())
+        new = now.used < self.capacity and bool(cost[column] >= alone)
         return Candidate(q, now.used if new else column, new)
+
+    def _costs(
+        self, now: Books, q: Array, ahead: Array, points: Array, biases: Array, sizes: Array
+    ) -> tuple[Array, float]:
+        """Return what each of some points would add in the rounds looked ahead, by the root of these, and a new one."""
+        spread = q * (1 - q) if self.classes else (self.prior + now.squares) / (now.rounds + 1)
+        noise = CHANCE * np.sqrt(np.abs(spread))  # rounding may make it negative
+        root = np.sqrt(ahead)
+        moved = q[:, None] - points
+        moved *= ahead
+        moved += biases
+        np.maximum(np.abs(moved, out=moved), noise[:, None] * root, out=moved)
+        # Two columns or more are added up row by row, in order, as in compiled code.
+        return (np.add.reduce(moved, axis=0) - sizes) / root, float(np.add.accumulate(noise)[-1])
+
+    def nearest(self, now: Books, q: Array, points: Array, margin: float) -> int | None:
+        """Return which of some points without bias is best for a point forecast, if a new one is hardly better."""
+        ahead = np.full(len(points), math.sqrt(now.rounds + 1))
+        cost, alone = self._costs(now, q, ahead, points.T, np.zeros(points.T.shape), np.zeros(len(points)))
+        best = int(cost.argmin())
+        return best if cost[best] <= margin * alone else None
+
+    def placed(self, now: Books, point: Array) -> Candidate:
+        """Return a point that was announced as the choice: its column, or a new one; in a full book the nearest."""
+        away = np.abs(now.points[:, : now.used] - point[:, None]).sum(axis=0)
+        column = int(away.argmin()) if now.used else 0
+        if now.used < self.capacity and (not now.used or away[column] > 0):
+            return Candidate(point, now.used, True)
+        return Candidate(point, column, False)
 
     def after(self, now: Books, choice: Candidate, outcome: Array) -> tuple[Books, Change]:
         """Return the book after a round in which the chosen point was announced, and what is to be written to it."""
@@ -102,16 +127,17 @@ class Book:
         points = now.points
         biases = now.biases
         sizes = now.sizes
+        visits = now.visits
         if column == len(sizes):
             more = (0, min(column, self.capacity - column))
             points, biases = (np.pad(each, [(0, 0), more]) for each in (points, biases))
-            sizes = np.pad(sizes, more)
+            sizes, visits = (np.pad(each, more) for each in (sizes, visits))
         bias = outcome - (q if new else points[:, column])
         bias += biases[:, column]
         size = float(np.add.accumulate(np.abs(bias))[-1])
         squares = now.squares if self.classes else now.squares + (outcome - q) ** 2
-        books = Books(now.rounds + 1, points, biases, sizes, now.used + new, squares)
-        return books, (column, q if new else None, bias, size)
+        books = Books(now.rounds + 1, points, biases, sizes, visits, now.used + new, squares)
+        return books, (column, q if new else None, bias, size, float(visits[column]) + 1)
 
     def check(self, now: Books) -> None:
         """Raise unless such a book can be."""
@@ -122,6 +148,9 @@ class Book:
         check_array("the book's points", now.points, (dim, columns))
         check_array("the book's biases", now.biases, (dim, columns))
         check_array("the sizes of the biases", now.sizes, (columns,))
+        check_array("the points' rounds", now.visits, (columns,))
+        if (now.visits < 0).any():
+            raise SnapshotError("a point of the book has fewer than no rounds.")
         check_array("the squares", now.squares, (dim,))
         check_count("the columns used", now.used, most=min(columns, now.rounds))
         if now.used < (now.rounds > 0):
@@ -145,11 +174,12 @@ class Shelf:
         """The book, with the last round written to it. To write it twice does no harm, so an interrupt does none."""
         now = self._books
         if self._change is not None:
-            column, new, bias, size = self._change
+            column, new, bias, size, visits = self._change
             if new is not None:
                 now.points[:, column] = new
             now.biases[:, column] = bias
             now.sizes[column] = size
+            now.visits[column] = visits
             self._change = None
         return now
 
@@ -204,7 +234,7 @@ class Codebook(LockedForecaster):
     ...         ledger.record(f.predict(), y)
     ...         f.update(y)
     >>> [round(ledger.error("l1"), 2) for ledger in ledgers.values()]
-    [1.25, 0.14]
+    [1.25, 0.12]
     """
 
     _fields = ("source", "capacity")
@@ -223,6 +253,11 @@ class Codebook(LockedForecaster):
     def source(self) -> Forecaster:
         """The forecaster whose forecasts are moved."""
         return self._now[0]
+
+    @property
+    def shelf(self) -> Shelf:
+        """The book."""
+        return self._now[1]
 
     @property
     def rounds(self) -> int:
@@ -256,19 +291,6 @@ class Codebook(LockedForecaster):
         self._now = source, shelf
 
     _fork = Forecaster._light_fork
-
-    def with_source(self, source: Forecaster) -> Self:
-        """Return a copy that moves the forecasts of another source, which must have as many rounds.
-
-        Parameters
-        ----------
-        source
-            The forecaster whose forecasts are moved.
-        """
-        twin = self._fork()
-        twin._now = source, self._now[1]
-        twin._announced = None
-        return twin
 
     @property
     def _state(self) -> Books:

@@ -87,7 +87,7 @@ class Tracker(Forecaster):
     >>> for k in [0, 0, 1, 1] * 25:  # after two classes the next is known
     ...     f.update(np.eye(2)[k])
     >>> f.mean_forecast.round(2)
-    array([0.97, 0.03])
+    array([0.98, 0.02])
 
     References
     ----------

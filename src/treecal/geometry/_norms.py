@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from treecal._typing import Array
-from treecal._validate import finite_array
+from treecal._validate import finite_array, whole_number
 from treecal.exceptions import GeometryError, ParameterError
 from treecal.geometry._value import Value
 
@@ -247,6 +247,54 @@ class Crps(Mahalanobis):
         return "crps"
 
 
+class Rps(Mahalanobis):
+    """The norm of ordered classes, "crps" by name: `√(Σ_k (x_1 + … + x_k)²)`, the root of the ranked probability score.
+
+    It is that of a `Cdf` for the distribution functions of the classes: putting weight on a class next to the outcome
+    costs less than on one far from it.
+
+    Parameters
+    ----------
+    dim
+        Number of classes.
+
+    Examples
+    --------
+    >>> norm = Rps(3)
+    >>> norm.square([[1, -1, 0], [1, 0, -1]])
+    array([1., 2.])
+    """
+
+    _fields = ("dim",)
+
+    def __init__(self, dim: int) -> None:
+        self.dim = whole_number("dim", dim, least=1)
+
+    def __call__(self, vectors: ArrayLike) -> Array:
+        """Return `√(Σ_k (x_1 + … + x_k)²)` of each vector along the last axis."""
+        return np.sqrt(self.square(vectors))
+
+    def square(self, vectors: ArrayLike) -> Array:
+        """Return `Σ_k (x_1 + … + x_k)²` of each vector, added from left to right."""
+        sums = np.add.accumulate(as_points(self, vectors), axis=-1)
+        return np.asarray(np.add.accumulate(sums * sums, axis=-1)[..., -1])[()]
+
+    @cached_property
+    def matrix(self) -> Array:  # type: ignore[override] # made when asked for
+        """`CᵀC`, with C the matrix of cumulative sums."""
+        sums = np.tri(self.dim)
+        return sums.T @ sums
+
+    @cached_property
+    def dual(self) -> Mahalanobis:
+        """The norm of the inverse matrix, that of differences."""
+        differences = np.eye(self.dim) - np.eye(self.dim, k=-1)
+        return Mahalanobis(differences @ differences.T)
+
+    def __repr__(self) -> str:
+        return "crps"
+
+
 class Gauge(Norm):
     """The norm whose unit ball is a given polytope, symmetric about 0.
 
@@ -360,7 +408,7 @@ def as_norm(norm: Norm | str, space: Any = None) -> Norm:
     if isinstance(found, Norm):
         return found
     if isinstance(norm, str) and norm == "crps":
-        raise ParameterError("the norm 'crps' is that of a tc.Cdf, the set of distributions of a number.")
+        raise ParameterError("the norm 'crps' is that of a tc.Cdf, or of a tc.Simplex of ordered classes.")
     raise ParameterError.expected("norm", norm, "'l1', 'l2', 'linf', 'crps' or a Norm", hint="for other ℓp, Lp(p).")
 
 

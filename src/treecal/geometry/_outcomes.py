@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 from numpy import ndarray
@@ -36,13 +36,20 @@ _SAME = 1e-7  # as float32 has it
 _CLEARLY = 1.001  # by that much more, so that rounding cannot matter
 
 
-def is_outcome(value: object, space: ConvexSet) -> TypeGuard[Array]:
-    """Return whether this is already a float64 vector of the set."""
-    return type(value) is ndarray and value.dtype is FLOAT64 and value.shape == (space.dim,) and space.admits(value)
+def own_point(space: ConvexSet, value: object) -> Array | None:
+    """Return a copy of what is already a float64 vector of the set, else None.
+
+    It is copied before it is checked, so that no other writer to the caller's memory comes in between.
+    """
+    if type(value) is ndarray and value.dtype is FLOAT64 and value.shape == (space.dim,):
+        own: Array = value.copy()
+        if space.admits(own):
+            return own
+    return None
 
 
 def read_outcome(space: ConvexSet, value: Any, round_: int) -> Array:
-    """Return the outcome as a float64 vector of the set; it may be the caller's own array, so copy it to keep it.
+    """Return the outcome as a float64 vector of the set, in memory of its own.
 
     It is a point of the set, or on a simplex a class. The error names the 1-based round.
 
@@ -53,8 +60,8 @@ def read_outcome(space: ConvexSet, value: Any, round_: int) -> Array:
     >>> read_outcome(Simplex(2), True, 1)
     array([0., 1.])
     """
-    if is_outcome(value, space):
-        return value
+    if (own := own_point(space, value)) is not None:
+        return own
     if isinstance(space, Simplex) and (at := _class_index(space, value, round_)) is not None:
         outcome = np.zeros(space.dim)
         outcome[at] = 1.0
@@ -65,9 +72,9 @@ def read_outcome(space: ConvexSet, value: Any, round_: int) -> Array:
 
 
 def read_point(space: ConvexSet, value: Any, round_: int) -> Array:
-    """Return a point as a float64 vector of the set, perhaps the caller's own array; a class is refused."""
-    if is_outcome(value, space):
-        return value
+    """Return a point as a float64 vector of the set, in memory of its own; a class is refused."""
+    if (own := own_point(space, value)) is not None:
+        return own
     point = _coerce(space, value, round_, OutcomeError)
     if space.admits(point):
         return point
@@ -149,7 +156,7 @@ def without_negatives(space: ConvexSet, points: Array) -> Array:
 
 
 def read_forecast(space: ConvexSet, value: Any, round_: int, tolerance: float = ROUNDING) -> Array:
-    """Return a point forecast as a float64 vector of the set; it may be the caller's own array.
+    """Return a point forecast as a float64 vector of the set, in memory of its own.
 
     A point of the set is returned as it is, bit for bit, but for negative probabilities, which become 0. On a simplex,
     or a part of a product that is one, a point that lies outside by at most `tolerance` was rounded, to float32 or to
@@ -163,8 +170,8 @@ def read_forecast(space: ConvexSet, value: Any, round_: int, tolerance: float = 
     >>> read_forecast(Simplex(classes=["rain", "sun"]), {"sun": 0.75, "rain": 0.25}, 1)
     array([0.25, 0.75])
     """
-    if is_outcome(value, space):
-        return value if _has_no_sign(value) else without_negatives(space, value)
+    if (own := own_point(space, value)) is not None:
+        return own if _has_no_sign(own) else without_negatives(space, own)
     if isinstance(space, Cdf):
         return read_distribution(space, value, round_, tolerance)
     if isinstance(value, Mapping) and isinstance(space, Simplex) and space.classes is not None:

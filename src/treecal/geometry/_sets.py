@@ -24,7 +24,7 @@ from treecal.geometry._convex import (
     frozen,
     within_reach,
 )
-from treecal.geometry._norms import Lp, Norm, as_norm, as_points, l1, l2
+from treecal.geometry._norms import Lp, Norm, Rps, as_norm, as_points, l1, l2
 
 _LEAST = 1 - TOLERANCE
 _MOST = 1 + TOLERANCE
@@ -54,6 +54,9 @@ class Simplex(ConvexSet):
         Number of classes.
     classes
         Names of the classes in the order of the coordinates, in place of `dim`.
+    ordered
+        Whether the classes have an order, as grades have: then the set has the norm "crps", whose square is the ranked
+        probability score. Nothing else changes.
 
     Examples
     --------
@@ -65,12 +68,18 @@ class Simplex(ConvexSet):
     >>> sky = Simplex(classes=["rain", "snow", "sun"])
     >>> sky.dim, sky.classes, sky == space
     (3, ('rain', 'snow', 'sun'), False)
+    >>> grades = Simplex(classes=["low", "middle", "high"], ordered=True)
+    >>> grades.crps.square([1.0, 0.0, -1.0]), grades.diameter("crps")
+    (np.float64(2.0), 1.4142135623730951)
     """
 
-    _fields = ("dim", "classes")
+    _fields = ("dim", "classes", "ordered")
     default_norm = l1
 
-    def __init__(self, dim: int | None = None, *, classes: Sequence[str] | None = None) -> None:
+    def __init__(self, dim: int | None = None, *, classes: Sequence[str] | None = None, ordered: bool = False) -> None:
+        if not isinstance(ordered, bool):
+            raise ParameterError.expected("ordered", ordered, "True or False")
+        self.ordered = ordered
         if (dim is None) == (classes is None):
             raise ParameterError("Simplex takes either the number of classes or their names, not both or neither.")
         self.classes = None if classes is None else _class_names(classes)
@@ -83,8 +92,14 @@ class Simplex(ConvexSet):
         self._digits = any(name.removeprefix("-").isdecimal() for name in self._index)
 
     def arguments(self) -> dict[str, Any]:
-        """Return the constructor's argument: the names if there are any, otherwise their number."""
-        return {"dim": self.dim} if self.classes is None else {"classes": self.classes}
+        """Return the constructor's arguments: the names if there are any, otherwise their number; and the order."""
+        found: dict[str, Any] = {"dim": self.dim} if self.classes is None else {"classes": self.classes}
+        return found | ({"ordered": True} if self.ordered else {})
+
+    @property
+    def crps(self) -> Rps | None:
+        """The norm "crps" of ordered classes, whose square is the ranked probability score; None without an order."""
+        return Rps(self.dim) if self.ordered else None
 
     def contains(self, points: ArrayLike, *, tol: float = TOLERANCE) -> NDArray[np.bool_]:
         """Return whether each vector is a probability vector, within `tol`."""
@@ -129,24 +144,31 @@ class Simplex(ConvexSet):
 
     def radius(self, norm: Norm | str, *, about: ArrayLike | None = None) -> Extent:
         """Return the distance of the farthest vertex: exact in every norm."""
-        return Extent(np.max(as_norm(norm)(np.eye(self.dim) - self._point("about", about))))
+        return Extent(np.max(as_norm(norm, self)(np.eye(self.dim) - self._point("about", about))))
 
     def circumradius(self, norm: Norm | str) -> Extent:
-        """Return the radius about the uniform vector: exact in ℓp, which no permutation changes."""
+        """Return the radius about the uniform vector: exact in ℓp, which no permutation changes.
+
+        Of ordered classes in their own norm it is that about the middle of the outer two, as of a `Cdf`.
+        """
+        norm = as_norm(norm, self)
+        if isinstance(norm, Rps):
+            return Extent(math.sqrt(self.dim - 1) / 2)
         return Extent(self.radius(norm), exact=isinstance(as_norm(norm), Lp))
 
     def diameter(self, norm: Norm | str) -> Extent:
         """Return the distance of the farthest two vertices: exact in every norm, `2^(1/p)` in ℓp."""
-        norm = as_norm(norm)
+        norm = as_norm(norm, self)
         if isinstance(norm, Lp):
             return Extent(2 ** (1 / norm.p) if self.dim > 1 else 0.0)
         return farthest_pair(norm, np.eye(self.dim))
 
     def __repr__(self) -> str:
+        order = ", ordered=True" if self.ordered else ""
         if self.classes is None:
-            return f"Simplex({self.dim})"
+            return f"Simplex({self.dim}{order})"
         more = f", … {self.dim} in all" if self.dim > _NAMES else ""
-        return f"Simplex(classes=[{', '.join(map(repr, self.classes[:_NAMES]))}{more}])"
+        return f"Simplex(classes=[{', '.join(map(repr, self.classes[:_NAMES]))}{more}]{order})"
 
 
 def _class_names(classes: Sequence[str]) -> tuple[str, ...]:

@@ -308,8 +308,8 @@ def calibration_error(
     labels = _read_labels(y_proba, y_true)
     known = np.unique(labels) if classes is None else np.asarray(classes)
     names = [str(label) for label in known.tolist()]
-    if is_series(y_proba) and isinstance(y_proba.name, str):
-        check_pairs((y_proba.name,), tuple(names))
+    if is_series(y_proba) and isinstance(name := getattr(y_proba, "name", None), str):
+        check_pairs((name,), tuple(names))
     forecasts = finite_array("y_proba", by_column(names, y_proba, ForecastError))
     forecasts = np.stack([1 - forecasts, forecasts], axis=1) if forecasts.ndim == 1 else forecasts
     if forecasts.shape != (len(labels), len(known)):

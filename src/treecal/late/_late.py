@@ -50,8 +50,9 @@ class Late(Locked, Configured):
     learning the pairs in the order of arrival. **Forecasters and correctors with a certificate** need each outcome
     before the next forecast, so there is a pool of copies (Joulani, György and Szepesvári 2013): a forecast is asked of
     a copy that awaits no outcome, the one with most rounds, or of a new one. Each copy sees its own rounds in order,
-    and the total error is at most `Σ_c U(n_c)`: see `certificate`. Of `Guarded` and `GuardedCorrector` the copies share
-    what is under guard, which learns every outcome when it comes.
+    and the total error is at most `Σ_c U(n_c)`: see `certificate`. Of a `Guarded` only the safe part
+    is copied: the eager part learns every outcome when it comes, under one guard. The copies of a `GuardedCorrector`
+    share its corrector, which does so too.
 
     An outcome that comes after `due`, or never, is not learned: the round is void, and counted. Time is what `now`
     says, in the unit of `due`; there is no other clock. It goes back only by `set_clock`. Beyond `limit` pending

@@ -5,71 +5,37 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from treecal._states import State, check_array, check_count, check_sums
 from treecal._typing import Array
 from treecal.correctors import Corrector, Group, GuardedCorrector, announce_valid, learn_valid
 from treecal.exceptions import ParameterError
-from treecal.forecast import Forecast, uniform
-from treecal.forecasters import Codebook, Forecaster, Guarded, Sampled, as_measure, largest_error
-from treecal.geometry import ConvexSet, Norm
+from treecal.forecast import Forecast
+from treecal.forecasters import Forecaster, Guarded, Sampled, as_measure, largest_error
+from treecal.geometry import Norm
+from treecal.late._guard import LateGuard, LateSafe
 from treecal.measures import Losses
 from treecal.theory import Certificate
 
 Thing = Forecaster | Corrector
+Front = Forecaster | Corrector | LateGuard
 Id = str | int | tuple[str | int, ...]
 """What names a round."""
 FINE = 16
 """Numbers of rounds at which a bound is computed: all up to this one, then each greater by this share of it."""
 
 
-@dataclass(frozen=True, eq=False)
-class FixedState(State):
-    """The point to announce, and the number of outcomes."""
-
-    rounds: int
-    point: Array
-
-
-class Fixed(Forecaster):
-    """Announces a given point: in the copies of a guard, in place of an eager part that all of them share."""
-
-    def __init__(self, space: ConvexSet) -> None:
-        super().__init__(space)
-        self._state = FixedState(0, np.array(space.centre))
-
-    def _announce(self) -> Forecast:
-        return Forecast.trusted(self._state.point[None], uniform(1), None, self.space)
-
-    def _after(self, state: FixedState, outcome: Array) -> FixedState:
-        return replace(state, rounds=state.rounds + 1)
-
-    _fork = Forecaster._light_fork
-
-    def at(self, point: Array) -> Fixed:
-        """Return one that announces this point."""
-        twin = self._fork()
-        twin._state = replace(self._state, point=np.array(point))
-        twin._announced = None
-        return twin
-
-    def _check(self, state: FixedState) -> None:
-        check_count("rounds", state.rounds)
-        check_array("the point", state.point, (self.space.dim,))
-        check_sums("the point", state.point[None], np.ones(1), self.space, rounds=1)
-
-
-def divided(thing: Thing) -> tuple[Thing | None, Thing | None]:
+def divided(thing: Thing) -> tuple[Front | None, Thing | None]:
     """Return the part that learns outcomes as they come, and the one that is copied; either may be None.
 
-    A guard is both: its theorem holds for any rule of forecasting under it, so the copies share one that learns every
-    outcome, and each has its own guard, codebook and safe part.
+    Of a `Guarded` the first has the eager part and the guard, and safe parts are copied. Of a `GuardedCorrector` the
+    copies share the corrector, and each has its own guard, codebook and safe part: the theorem holds for any rule of
+    forecasting under it.
     """
     if not thing.ordered:
         return deepcopy(thing), None
@@ -78,25 +44,9 @@ def divided(thing: Thing) -> tuple[Thing | None, Thing | None]:
         if not inner.ordered and "scores" in (given := inner.arguments()):
             shared = type(inner)(**deepcopy(given | {"scores": thing.scores}))  # it scores what the copies announce
             return shared, GuardedCorrector(**thing.arguments() | {"corrector": None, "scores": None})
-    if type(thing) is Guarded:
-        eager = thing.eager
-        source = eager.source if type(eager) is Codebook else eager
-        if not source.ordered:
-            fixed: Forecaster = Fixed(thing.space)
-            if isinstance(eager, Codebook):
-                fixed = Codebook(fixed, capacity=eager.capacity)
-            return deepcopy(source), Guarded(**thing.arguments() | {"eager": fixed})
+    if type(thing) is Guarded and not thing.eager.ordered:
+        return LateGuard(thing), LateSafe(thing)
     return None, deepcopy(thing)
-
-
-def following(copy: Thing, point: Array) -> Thing:
-    """Return a copy of a guard whose eager part announces this point; the old one is not to be used."""
-    assert isinstance(copy, Guarded)
-    eager = copy.eager
-    fixed = eager.source if isinstance(eager, Codebook) else eager
-    assert isinstance(fixed, Fixed)
-    moved = fixed.at(point)
-    return copy.with_eager(eager.with_source(moved) if isinstance(eager, Codebook) else moved)
 
 
 def announce(part: Thing, forecast: Array | None, group: Group) -> Forecast:
@@ -125,34 +75,33 @@ class Opening(NamedTuple):
     copy: Thing | None = None
 
 
-def ask(front: Thing | None, pool: Pool | None, forecast: Array | None, group: Group, leaving: int | None) -> Opening:
+def ask(front: Front | None, pool: Pool | None, forecast: Array | None, group: Group, leaving: int | None) -> Opening:
     """Return what the parts of a divided thing announce; nothing changes until the pool takes the copy."""
-    shared = None if front is None else announce(front, forecast, group)
     if pool is None:
-        assert shared is not None
-        return Opening(shared)
+        assert front is not None
+        assert not isinstance(front, LateGuard)
+        return Opening(announce(front, forecast, group))
     number = pool.best(leaving)
     copy = pool.copies[number] if number < len(pool.copies) else pool.new()
     if number == leaving:
         copy = redrawn(copy)
     inner = None
-    if shared is not None:
-        if isinstance(copy, Forecaster):
-            copy = following(copy, shared.mean)
-        else:
-            inner = shared.mean
+    if isinstance(front, LateGuard):
+        copy = copy.announcing(front.offer(pool.open_points(leaving), max(len(pool.copies), number + 1)))
+    elif front is not None:
+        inner = announce(front, forecast, group).mean
     return Opening(announce(copy, forecast if inner is None else inner, group), inner, number, copy)
 
 
 class Lesson(NamedTuple):
     """A part, and what lets it learn a round."""
 
-    part: Thing
+    part: Front
     act: Callable[[], object]
 
 
 def lessons(
-    front: Thing | None,
+    front: Front | None,
     copy: Thing | None,
     opening: Opening,
     forecast: Array | None,
@@ -163,6 +112,9 @@ def lessons(
     """Return the parts that learn a round; all arguments are valid. A copy knows itself what it announced."""
     found = []
     inner = forecast if opening.inner is None else opening.inner
+    if isinstance(front, LateGuard):
+        found.append(Lesson(front, partial(front.learn, copy, outcome)))
+        front = None
     for part, given, announced in ((front, forecast, opening.forecast), (copy, inner, None)):
         if isinstance(part, Corrector) and given is not None:
             found.append(Lesson(part, partial(learn_valid, part, given, outcome, announced, group, weight)))
@@ -197,6 +149,11 @@ class Pool:
         rank = -self.copies[leaving].rounds, leaving
         return min(rank, self._free[0])[1] if self._free else leaving
 
+    def open_points(self, leaving: int | None) -> list[Array]:
+        """Return the points of the eager part that await their outcomes, but for a round about to be void."""
+        held = (self.copies[number] for number in self.holders if number != leaving)
+        return [copy.point for copy in held if isinstance(copy, LateSafe) and copy.point is not None]
+
     def _is_free(self, negative: int, number: int) -> bool:
         return number not in self.holders and self.copies[number].rounds == -negative
 
@@ -216,9 +173,17 @@ class Pool:
         heappush(self._free, (-self.copies[number].rounds, number))
 
     def certify(self, norm: Norm | str | Losses) -> Certificate | None:
-        """Return the bound for the rounds so far, `Σ_c U(n_c)/n`."""
-        copies = Counter(copy.rounds for copy in self.copies if copy.rounds)
+        """Return the bound for the rounds so far, `Σ_c U(n_c)/n`; under a guard with what it may add."""
+        learned = sum(copy.rounds for copy in self.copies)
+        own = [copy.safe.rounds if isinstance(copy, LateSafe) else copy.rounds for copy in self.copies]
+        copies = Counter(rounds for rounds in own if rounds)
         total = 0.0
+        if isinstance(self.thing, LateSafe) and learned:
+            found = self.thing.certificate(norm, rounds=learned)
+            if found is None:
+                return None
+            total = self.thing.added(learned, learned - sum(own), len(self.copies))
+            why = found.why
         why = ""
         for rounds, count in copies.items():
             found = _bound(self.thing, as_measure(norm, self.thing.space), rounds)
@@ -226,9 +191,9 @@ class Pool:
                 return None
             total += count * rounds * found.bound
             why = found.why
-        if not copies:
+        if not learned:
             raise ParameterError("no round is learned, so there is no error to bound.", hint="pass rounds=.")
-        learned = sum(rounds * count for rounds, count in copies.items())
+        total = min(total, learned * self._worst(as_measure(norm, self.thing.space)))
         return Certificate(total / learned, f"{len(self.copies)} copies: {why}")
 
     def foresee(self, norm: Norm | str | Losses, rounds: int, outstanding: int) -> Certificate | None:
@@ -242,8 +207,9 @@ class Pool:
         found = _bound(self.thing, norm, rounds)
         if found is None:
             return None
+        guard = self.thing.added(rounds, 0, copies) if isinstance(self.thing, LateSafe) else 0.0
         if copies == 1:
-            return found
+            return found if not guard else replace(found, bound=min(found.bound + guard / rounds, self._worst(norm)))
         at = [1]
         while at[-1] < rounds:
             at.append(min(rounds, at[-1] + max(1, at[-1] // FINE)))
@@ -251,8 +217,11 @@ class Pool:
         # From the number after the last one on, U is at most what it is at this one.
         least = [1.0, *(count + 1.0 for count in at[:-1])]
         hull = np.array(_concave([(0.0, 0.0), *zip(least, np.maximum.accumulate(totals).tolist(), strict=True)]))
-        most = copies * float(np.interp(rounds / copies, hull[:, 0], hull[:, 1])) / rounds
-        return Certificate(min(most, largest_error(self.thing.space, norm)), f"{copies} copies: {found.why}")
+        most = (guard + copies * float(np.interp(rounds / copies, hull[:, 0], hull[:, 1]))) / rounds
+        return Certificate(min(most, self._worst(norm)), f"{copies} copies: {found.why}")
+
+    def _worst(self, norm: Norm | Losses) -> float:
+        return largest_error(self.thing.space, norm)
 
 
 def _bound(thing: Thing, norm: Norm | Losses, rounds: int) -> Certificate | None:

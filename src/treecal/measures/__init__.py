@@ -40,7 +40,7 @@ from treecal.measures._payoff import ActionPayoff, Payoff, best_actions, payoff_
 from treecal.measures._placed import NumberVerdict, Placed
 from treecal.measures._reliability import Bins, Luck, bin_class, bin_rows, classwise_ece, mean_gap
 from treecal.measures._sample_size import SampleSize, sample_size, smallest_effect
-from treecal.measures._scores import accuracy, brier, log_score, skill
+from treecal.measures._scores import accuracy, brier, log_score, rps, skill
 from treecal.measures._verdict import NEARLY, SOMEWHAT, TELL, Advice, Verdict, off_among, percent
 
 # Names that are imported and not listed are for the other rooms of the package.
@@ -84,6 +84,7 @@ __all__ = [
     "pinball",
     "pit",
     "resolution",
+    "rps",
     "sample_size",
     "sharpness",
     "skill",

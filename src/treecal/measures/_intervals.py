@@ -125,7 +125,7 @@ def interval(
         raise ParameterError.expected("level", level, "a number between 0 and 1")
     if says_numbers(P):
         return _of_numbers(measure, P, y, level, blocks, draws, weights, rng)
-    log = read_log(P, y, weights)
+    log = read_log(cast("ArrayLike", P), y, weights)
     chunk, chunks = _chunks(len(log.outcomes), blocks, rng)
     size = whole_number("draws", draws, least=100)
     parts = _parts(measure, log.forecasts, log.weights)
@@ -196,7 +196,7 @@ def chance(
         w = read_weights(weights, laws.rows)
         drawn = (laws.draw(rng) for _ in range(whole_number("draws", draws, least=1)))
         return Chance(np.sort([measure(laws, y, weights=w) for y in drawn]))
-    forecasts = read_forecasts(P)
+    forecasts = read_forecasts(cast("ArrayLike", P))
     w = read_weights(weights, len(forecasts))
     parts = _parts(measure, forecasts, w)
     edges = np.ascontiguousarray(np.cumsum(forecasts[:, :-1], axis=1).T)

@@ -68,6 +68,8 @@ class Quantiles(Laws):
         return tau[below], tau[upto]
 
     def quantile(self, level: float) -> Array:
+        if level in self.levels:
+            return np.asarray(self.values[:, self.levels.index(level)])
         return self._quantiles(np.full(self.rows, level))
 
     def draw(self, rng: np.random.Generator) -> Array:

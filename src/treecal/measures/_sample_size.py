@@ -60,10 +60,12 @@ class SampleSize:
 
 
 def sample_size(
-    forecasts: ArrayLike,
+    forecasts: ArrayLike | None = None,
     *,
     temperature: float | None = None,
     shift: tuple[int, float] | None = None,
+    stretch: float | None = None,
+    offset: float | None = None,
     alpha: float = 0.05,
     power: float = 0.8,
     regret: float | None = None,
@@ -86,12 +88,16 @@ def sample_size(
     Parameters
     ----------
     forecasts
-        Forecasts that are typical of the model, `(n, d)`, some hundred rows of a log for instance; or one, `(d,)`.
+        Forecasts that are typical of the model, `(n, d)`, some hundred rows of a log for instance; or one, `(d,)`. Not
+        for numbers, whose levels are uniform whatever the forecasts are.
     temperature
         The temperature that would correct the model: the truth is proportional to `p^(1/temperature)`. Above 1 the
         model is overconfident.
     shift
         A class, and how far its logit is too low: the truth is proportional to `p·e^shift` for this class.
+    stretch, offset
+        Of numbers: how many times as wide as its forecasts the truth is; how far above them, in standard deviations.
+        It is taken to be normal, and the bettor to know neither which of the two it is, nor how large.
     alpha
         Rate of false alarms.
     power
@@ -106,10 +112,16 @@ def sample_size(
     About 117 outcomes convict this model with a probability of 0.8, and a right one with 0.05 at most.
     >>> tc.sample_size([0.7, 0.2, 0.1], shift=(2, 0.5), power=0.5).outcomes
     367
+    >>> tc.sample_size(stretch=1.5).outcomes, tc.sample_size(offset=0.3).outcomes
+    (40, 182)
     """
-    P = _typical(forecasts)
-    if (temperature is None) == (shift is None):
-        raise ParameterError("give either a temperature or a shift, not both or neither.")
+    if sum(each is not None for each in (temperature, shift, stretch, offset)) != 1:
+        raise ParameterError("give one of a temperature, a shift, a stretch and an offset.")
+    if stretch is not None or offset is not None:
+        if forecasts is not None:
+            raise ParameterError("of numbers, sample_size takes no forecasts: their levels are uniform.")
+        return _of_numbers(stretch, offset, _share("alpha", alpha), _share("power", power), _regret(regret))
+    P = _typical(() if forecasts is None else forecasts)
     which, effect = _effect(P.shape[1], temperature, shift)
     alpha = _share("alpha", alpha)
     power = _share("power", power)
@@ -198,6 +210,24 @@ def _effect(classes: int, temperature: float | None, shift: tuple[int, float] | 
     return whole_number("the class of shift", which, least=0, most=classes - 1), float(size)
 
 
+def _of_numbers(
+    stretch: float | None, offset: float | None, alpha: float, power: float, regret: float | None
+) -> SampleSize:
+    """Return it for normal laws."""
+    for name, given in (("stretch", stretch), ("offset", offset)):
+        valid = given is None or (_is_number(given) and math.isfinite(given))
+        if not valid or (name == "stretch" and given is not None and not (given > 0 and given != 1)) or given == 0:
+            raise ParameterError.expected(
+                name, given, "a positive number other than 1" if name == "stretch" else "not 0"
+            )
+    if offset is not None:  # by how much ln q exceeds ln p is linear in the outcome, or in its square
+        return _solved(offset**2 / 2, offset**2, 1.0, float(offset), 2, alpha, power, regret)
+    assert stretch is not None
+    excess = stretch**2 - 1
+    effect = math.log(stretch)
+    return _solved(excess / 2 - effect, excess**2 / 2, 2.0, effect, 2, alpha, power, regret)
+
+
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
@@ -217,13 +247,27 @@ def _needed(P: Array, which: int | None, effect: float, alpha: float, power: flo
     information = float(each.mean())
     variance = float((q * gain**2).sum(axis=1).mean()) - information**2
     fisher = float(((q * slope**2).sum(axis=1) - (q * slope).sum(axis=1) ** 2).mean())
+    return _solved(information, variance, fisher, effect, classes + 1, alpha, power, regret)
+
+
+def _solved(
+    information: float,
+    variance: float,
+    fisher: float,
+    effect: float,
+    components: int,
+    alpha: float,
+    power: float,
+    regret: float | None,
+) -> SampleSize:
+    """Return it by what an outcome tells of an effect, and among how many kinds of effects the bettor chooses."""
     if not information > 1e-15:
         return SampleSize(int(_MOST), max(information, 0.0), regret or 0.0, alpha, power)
 
     def loss(n: float) -> float:
         if regret is not None:
             return regret
-        return math.log(classes + 1) + math.log1p(n * fisher * _PRIOR**2) / 2 + effect**2 / (2 * _PRIOR**2)
+        return math.log(components) + math.log1p(n * fisher * _PRIOR**2) / 2 + effect**2 / (2 * _PRIOR**2)
 
     def convicted(n: float) -> float:
         # A walk of steps oversteps its goal, by 0.583 standard deviations of a step on average (Siegmund).

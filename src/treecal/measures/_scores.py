@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from treecal._typing import Array, Integers
 from treecal.exceptions import ParameterError
 from treecal.measures._levels import largest_surprise
-from treecal.measures._log import Parts, measured, read_forecasts, sum_by
+from treecal.measures._log import Parts, measured, read_forecasts, read_log, sum_by
 
 Score = Literal["brier", "log", "accuracy"]
 
@@ -35,6 +35,26 @@ def brier(P: ArrayLike, y: ArrayLike, *, weights: ArrayLike | None = None) -> fl
     0.25
     """
     return measured(ScoreParts, P, y, weights, "brier")
+
+
+def rps(P: ArrayLike, y: ArrayLike, *, weights: ArrayLike | None = None) -> float:
+    """Return the ranked probability score of ordered classes, the mean of `Σ_k (p_1 + … + p_k − [y <= k])²`.
+
+    It is the Brier score of every "up to this class", added up: 0 at best, one less than the classes at worst.
+
+    Parameters
+    ----------
+    P, y, weights
+        As in `brier`.
+
+    Examples
+    --------
+    >>> rps([[0.5, 0.5, 0.0], [0.0, 0.5, 0.5]], [0, 0])  # the second is farther off
+    0.75
+    """
+    log = read_log(P, y, weights)
+    up_to = np.cumsum(log.forecasts, axis=1) - (log.outcomes[:, None] <= np.arange(log.forecasts.shape[1]))
+    return float(log.weights @ np.square(up_to[:, :-1]).sum(axis=1) / log.weights.sum())
 
 
 def log_score(P: ArrayLike, y: ArrayLike, *, weights: ArrayLike | None = None) -> float:

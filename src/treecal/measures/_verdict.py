@@ -335,17 +335,19 @@ class Judged(Protocol):
     def share(self) -> float: ...
 
 
-def off_among(verdicts: Mapping[Name, Judged]) -> list[Name]:
+def off_among(verdicts: Mapping[Name, Judged], *, dependent: bool = False) -> list[Name]:
     """Return which of many are off, the largest share of the base rate first.
 
     One calibrated view in twenty is off by chance, so of many some always are. Of those returned, at most one of twenty
-    is there by chance, on average (Benjamini and Hochberg 1995).
+    is there by chance, on average (Benjamini and Hochberg 1995); where they depend on each other in any way, with a
+    smaller limit (Benjamini and Yekutieli 2001).
     """
+    limit = ALPHA / math.fsum(1 / k for k in range(1, len(verdicts) + 1)) if dependent and verdicts else ALPHA
     p_values = np.array([verdict.p_value for verdict in verdicts.values()])
     ranked = np.sort(p_values)
-    passed = np.flatnonzero(ranked < ALPHA * np.arange(1, len(ranked) + 1) / max(len(ranked), 1))
-    limit = ranked[passed[-1]] if len(passed) else -1.0
-    off = [name for name, p in zip(verdicts, p_values, strict=True) if p <= limit]
+    passed = np.flatnonzero(ranked < limit * np.arange(1, len(ranked) + 1) / max(len(ranked), 1))
+    most = ranked[passed[-1]] if len(passed) else -1.0
+    off = [name for name, p in zip(verdicts, p_values, strict=True) if p <= most]
     return sorted(off, key=lambda name: -verdicts[name].share)
 
 

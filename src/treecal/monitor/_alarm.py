@@ -14,11 +14,44 @@ from treecal._states import check_count, check_names, check_number
 from treecal._typing import Array
 from treecal.exceptions import SnapshotError
 from treecal.geometry import ConvexSet, Simplex
-from treecal.monitor._bets import BINS, CAPITAL, EXCESS, LENGTH, MOST, RATES, RUN, SINCE, Family
+from treecal.monitor._bets import (
+    BINS,
+    CAPITAL,
+    COVERAGES,
+    EXCESS,
+    LENGTH,
+    LEVELS,
+    MOST,
+    RATES,
+    RUN,
+    SINCE,
+    Family,
+)
 
-KINDS = ("temperature", "class", "base rate", "confidence", "coordinate", "slope", "direction")
+KINDS = (
+    "temperature",
+    "class",
+    "base rate",
+    "confidence",
+    "coordinate",
+    "slope",
+    "direction",
+    "shift",
+    "spread",
+    "interval",
+    "level",
+)
 _PROOF = 1e200  # no forecast but one of 0 is ever as wrong in a round
-_DIRECTIONS = ("too low", "too high", "too sure", "not sure enough", "too extreme", "not extreme enough")
+_DIRECTIONS = (
+    "too low",
+    "too high",
+    "too sure",
+    "not sure enough",
+    "too extreme",
+    "not extreme enough",
+    "too narrow",
+    "too wide",
+)
 
 
 @dataclass(frozen=True)
@@ -35,18 +68,22 @@ class Alarm:
     kind
         The bet that holds most of the evidence: "temperature"; "class", of one class; "base rate", of several at once;
         "confidence", of the most likely class, where it has a certain probability. For outcomes that are not classes
-        "coordinate", "slope" or "direction".
+        "coordinate", "slope" or "direction"; for numbers "shift", "spread", "interval", of one central interval, or
+        "level", of one quantile.
     where
-        The class, the coordinate, or the lower end of a range of confidence of width 0.1; None for "temperature".
+        The class, the coordinate, the lower end of a range of confidence of width 0.1, the coverage of an interval or
+        the level of a quantile; None for "temperature", "shift" and "spread".
     direction
         The forecasts are "too low" or "too high" for that class; "too sure" or "not sure enough"; of the slope "too
-        extreme", too far from the set's centre, or "not extreme enough".
+        extreme", too far from the set's centre, or "not extreme enough"; of numbers "too narrow" or "too wide".
     size
         For classes, the logits to add; for "temperature", the number to divide all logits by. It comes from a grid, so
         it is rough. For other sets the same as `gap`.
     gap
         Mean outcome less mean forecast since the error began, as the bets of this kind see it: of the class or
-        coordinate, or the most likely class. (For "slope", as a share of the most it can be.)
+        coordinate, or the most likely class. (For "slope", as a share of the most it can be.) For numbers, the share of
+        outcomes less that forecast: inside the interval, or that of 90 % for "spread", below the quantile, or above the
+        median for "shift".
     e_value
         The evidence at the alarm.
     group
@@ -81,6 +118,11 @@ class Alarm:
         if self.e_value > _PROOF:
             which = "another class" if self.direction == "too high" else str(self.where)
             return f"alarm after {now}{group}: {which} came, and its forecast had the probability 0"
+        if self.kind in ("shift", "spread", "interval", "level"):
+            return (
+                f"alarm after {now}, since about {onset}{group}: forecasts are {self.direction}: {self._share()} "
+                f"(evidence {self.e_value:.3g} to 1)"
+            )
         what = {
             "temperature": f"forecasts are {self.direction}: a temperature of about {self.size:.2g}",
             "confidence": f"forecasts of about {self._confidence():.0%} are {self.direction}",
@@ -89,6 +131,16 @@ class Alarm:
         logits = f" ({self.size:+.2g} logits)" * (self.kind in ("class", "base rate", "confidence"))
         gap = "" if self.kind == "slope" else f", by {abs(self.gap):.3g} on average"
         return f"alarm after {now}, since about {onset}{group}: {what}{logits}{gap} (evidence {self.e_value:.3g} to 1)"
+
+    def _share(self) -> str:
+        """Return what was counted of numbers, in words."""
+        if self.kind == "shift":
+            return f"{0.5 + self.gap:.0%} of the outcomes were above the median".replace("%", " %")
+        level = self.where if isinstance(self.where, float) else 0.9
+        found = f"{min(max(level + self.gap, 0.0), 1.0):.0%}"
+        if self.kind == "level":
+            return f"{found} of the outcomes were below the {level:.0%} quantile".replace("%", " %")
+        return f"the {level:.0%} interval held {found}".replace("%", " %")
 
     def _confidence(self) -> float:
         return self.where + 0.05 if isinstance(self.where, float) else 0.0
@@ -123,6 +175,18 @@ def read_alarm(
         size = float(logits[where])
         place = where / BINS
         direction = "not sure enough" if size > 0 else "too sure"
+    elif kind in ("shift", "spread", "interval", "level"):
+        own = [i for i in of_kind if family.bets[i].size * size > 0]
+        gap = _gap(_best_run(cells[own]))
+        place = {"interval": COVERAGES, "level": LEVELS}[kind][where] if kind in ("interval", "level") else None
+        words = {
+            "shift": ("too low", "too high"),
+            "level": ("too high", "too low"),
+            "spread": ("too narrow", "too wide"),
+            "interval": ("too wide", "too narrow"),
+        }
+        direction = words[kind][size < 0]
+        size = gap
     elif kind == "direction":
         row = learned[RATES.index(size) * (space.dim + 1) :][: space.dim]
         place = int(np.abs(row).argmax())

@@ -16,7 +16,7 @@ from treecal._typing import Array, Integers
 from treecal.columns import ROUNDS, Columns, Field, Schema
 from treecal.exceptions import SnapshotError
 from treecal.forecasters import reach
-from treecal.geometry import ConvexSet, Simplex
+from treecal.geometry import Cdf, ConvexSet, Simplex
 
 TWELFTHS = (4, 6, 8, 10, 11, 13, 15, 18, 24, 36)
 """Of the powers to which forecasts are raised, the inverses of temperatures: from 3 to 1/3."""
@@ -28,10 +28,15 @@ FARTHEST = 50.0
 """The largest factor that is learned, of odds."""
 _SHARES = {"temperature": 0.4, "class": 0.4, "base rate": 0.1, "confidence": 0.1}
 _POINT_SHARES = {"coordinate": 0.6, "slope": 0.2, "direction": 0.2}
+_NUMBER_SHARES = {"shift": 0.3, "spread": 0.3, "interval": 0.2, "level": 0.2}
+SPREADS = (-0.9, -0.6, -0.3, 0.3, 0.6, 1.2)
+"""Stakes on the square of the distance from the median, in levels: above 0 forecasts are too narrow."""
+COVERAGES = (0.5, 0.8, 0.9, 0.98)
+LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 
 
 class Bets(NamedTuple):
-    """What the kernel needs: of classes or of the points of another set; what is of the other is empty."""
+    """What the kernel needs: of classes, of the points of another set, or of numbers; what is of others is empty."""
 
     classes: bool
     twelfths: Integers
@@ -49,6 +54,9 @@ class Bets(NamedTuple):
     rates: Array
     shares: Array
     """Of all that is put on bets."""
+    spreads: Array
+    shares_held: Array
+    """Of central intervals and then of single levels: the probability that an outcome is inside, or below."""
     restarts: bool = False
     """Whether every start counts as much as the first: Shiryaev and Roberts."""
 
@@ -77,7 +85,10 @@ def family(space: ConvexSet, *, restarts: bool = False) -> Family:
     >>> {bet.kind for bet in family(Simplex(3)).bets} == set(_SHARES)
     True
     """
-    found = _of_classes(space.dim) if isinstance(space, Simplex) else _of_points(space)
+    if isinstance(space, Cdf):
+        found = _of_numbers()
+    else:
+        found = _of_classes(space.dim) if isinstance(space, Simplex) else _of_points(space)
     return found._replace(table=found.table._replace(restarts=restarts))
 
 
@@ -90,7 +101,19 @@ def _of_classes(dim: int) -> Family:
     odds = applied(expm1, offsets)
     none = np.zeros(0)
     table = Bets(
-        True, np.array(TWELFTHS), odds, watched, none, none, 0.0, 0.0, none, np.array(RATES), _shares(bets, _SHARES)
+        True,
+        np.array(TWELFTHS),
+        odds,
+        watched,
+        none,
+        none,
+        0.0,
+        0.0,
+        none,
+        np.array(RATES),
+        _shares(bets, _SHARES),
+        none,
+        none,
     )
     return Family(tuple(bets), table, len(RATES) * (2 * dim + BINS))
 
@@ -107,8 +130,25 @@ def _of_points(space: ConvexSet) -> Family:
     none = np.zeros(0)
     nobody = np.zeros(0, np.int64)
     shares = _shares(bets, _POINT_SHARES)
-    table = Bets(False, nobody, none, nobody, high - low, centre, diameter, spread, stakes, np.array(RATES), shares)
+    reach_ = high - low, centre, diameter, spread
+    table = Bets(False, nobody, none, nobody, *reach_, stakes, np.array(RATES), shares, none, none)
     return Family(tuple(bets), table, len(RATES) * (space.dim + 1))
+
+
+def _of_numbers() -> Family:
+    stakes = np.array([*(-stake for stake in reversed(STAKES)), *STAKES])
+    offsets = np.array([*(-size for size in reversed(OFFSETS[:3])), *OFFSETS[:3]])
+    bets = [Bet("shift", -1, float(stake)) for stake in stakes]
+    bets += [Bet("spread", -1, stake) for stake in SPREADS]
+    bets += [Bet("interval", k, float(size)) for k in range(len(COVERAGES)) for size in offsets]
+    bets += [Bet("level", k, float(size)) for k in range(len(LEVELS)) for size in offsets]
+    none = np.zeros(0)
+    nobody = np.zeros(0, np.int64)
+    held = np.array(COVERAGES + LEVELS)
+    shares = _shares(bets, _NUMBER_SHARES)
+    odds = applied(expm1, offsets)
+    table = Bets(False, nobody, odds, nobody, none, none, 0.0, 0.0, stakes, none, shares, np.array(SPREADS), held)
+    return Family(tuple(bets), table, 0)
 
 
 def _shares(bets: list[Bet], parts: dict[str, float]) -> Array:
@@ -153,7 +193,7 @@ def evidence_schema(family: Family) -> Schema:
     learned = np.ones(family.learned)
     least = 1 / FARTHEST / _ROUNDED
     most = FARTHEST * _ROUNDED
-    if not bets.classes:  # for each rate a direction, and the mean square of what it is off
+    if not bets.classes and len(learned):  # for each rate a direction, and the mean square of what it is off
         learned[:] = 0.0
         learned[len(bets.centre) :: len(bets.centre) + 1] = bets.diameter**2 / 4
         most = max(bets.diameter, bets.diameter**2) * _ROUNDED

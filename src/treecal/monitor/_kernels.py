@@ -14,7 +14,10 @@ import numpy as np
 from treecal._compile import inlined, strict
 from treecal._elementary import exp, log
 from treecal._typing import Array, Integers
-from treecal.monitor._bets import BINS, CAPITAL, EXCESS, FARTHEST, LENGTH, MOST, RUN, SINCE, Bets, Evidence
+from treecal.monitor._bets import BINS, CAPITAL, COVERAGES, EXCESS, FARTHEST, LENGTH, MOST, RUN, SINCE, Bets, Evidence
+
+INTERVALS = len(COVERAGES)
+WIDE = COVERAGES.index(0.9)
 
 
 @inlined
@@ -194,11 +197,75 @@ def _points_round(bets: Bets, e: Evidence, r: int, b: Array, y: Array, number: i
         i += 1
 
 
+@inlined
+def _part_below(low: float, high: float, level: float) -> float:
+    """Return which part of an interval of levels lies below one of them."""
+    return 1.0 if high <= level else 0.0 if low >= level else (level - low) / (high - low)
+
+
+@inlined
+def _part_inside(low: float, high: float, share: float) -> float:
+    """Return which part of an interval of levels lies inside the central one of so much probability."""
+    if high <= low:
+        return 1.0 if abs(low - 0.5) <= share / 2.0 else 0.0
+    inside = min(high, 0.5 + share / 2.0) - max(low, 0.5 - share / 2.0)
+    return max(inside, 0.0) / (high - low)
+
+
+@strict
+def _numbers_round(
+    bets: Bets, e: Evidence, r: int, low: float, high: float, tied: bool, number: int, staked: float
+) -> None:
+    """Learn the interval of levels in which an outcome lay: its mean factor, or where it is tied its least.
+
+    A factor has the mean 1 over levels that are uniform, and so over the intervals that they fall into.
+    """
+    cells = e.cells[r]
+    start = _start(e.rounds[r], bets.restarts)
+    i = 0
+    if high <= low:  # the outcome had the probability 0
+        for i in range(len(cells)):
+            cells[i, CAPITAL] += start
+        at = len(bets.stakes) + len(bets.spreads) - 1
+        cells[at, CAPITAL] = cells[at, RUN] = MOST
+        cells[at, LENGTH] += 1.0
+        cells[at, EXCESS] -= 1.0
+        return
+    a = 2.0 * low - 1.0
+    b = 2.0 * high - 1.0
+    above = 0.5 - _part_below(low, high, 0.5)
+    for stake in bets.stakes:
+        factor = 1.0 + stake * (a + b) / 2.0
+        if tied:
+            factor = 1.0 + min(stake * a, stake * b)
+        _advance(cells, i, factor, start, above, number, staked)
+        i += 1
+    held = _part_inside(low, high, bets.shares_held[WIDE]) - bets.shares_held[WIDE]
+    for stake in bets.spreads:
+        square = (a * a + a * b + b * b) / 3.0
+        if tied:
+            nearest = 0.0 if a * b <= 0.0 else min(a * a, b * b)
+            square = nearest if stake > 0.0 else max(a * a, b * b)
+        _advance(cells, i, 1.0 + stake * (3.0 * square - 1.0) / 2.0, start, held, number, staked)
+        i += 1
+    for k in range(len(bets.shares_held)):
+        share = bets.shares_held[k]
+        inside = _part_inside(low, high, share) if k < INTERVALS else _part_below(low, high, share)
+        for odds in bets.odds:
+            factor = (1.0 + inside * odds) / (1.0 + share * odds)
+            if tied and 0.0 < inside < 1.0:
+                factor = (1.0 + min(odds, 0.0)) / (1.0 + share * odds)
+            _advance(cells, i, factor, start, inside - share, number, staked)
+            i += 1
+
+
 @strict
 def _learn(bets: Bets, e: Evidence, r: int, b: Array, y: Array, number: int, room: Room, staked: float) -> float:
     """Learn a round of one stream; return its value."""
     if bets.classes:
         _classes_round(bets, e, r, b, y, number, room, staked)
+    elif len(bets.spreads) > 0:
+        _numbers_round(bets, e, r, b[0], b[1], y[0] > 0.0, number, staked)
     else:
         _points_round(bets, e, r, b, y, number, staked)
     e.rounds[r] += 1

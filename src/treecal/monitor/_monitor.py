@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from threading import RLock
 from typing import Any, NamedTuple, Self
@@ -18,6 +18,7 @@ from treecal.exceptions import ParameterError, SnapshotError, UnsupportedError
 from treecal.forecast import Forecast
 from treecal.forecasters import checked_space
 from treecal.geometry import (
+    Cdf,
     ConvexSet,
     checked_tolerance,
     read_forecast,
@@ -28,6 +29,7 @@ from treecal.geometry import (
 from treecal.monitor._alarm import Alarm, alarm_state, checked_alarm, read_alarm
 from treecal.monitor._bets import MOST, Evidence, evidence_of, evidence_schema, family, fresh, read_columns, stacked
 from treecal.monitor._kernels import watch
+from treecal.monitor._levels import levels_of, read_levels
 
 _LEAST_ALPHA = 1e-200
 _MOST_ARL = 1e200
@@ -94,6 +96,13 @@ class Monitor(Locked, Configured):
 
     E-values of two parts of *one* stream cannot be merged: evidence is a product in order. Those of different streams
     may be averaged, whatever their dependence.
+
+    *Numbers.* On a `tc.Cdf` the bets are on `F(y)`, which is uniform if the forecasts are right: that outcomes lie too
+    high or low, in the tails or the middle, inside central intervals or below single quantiles too often or too rarely.
+    What is known of `F(y)` is an interval: of values at thresholds the cell of the outcome; of quantiles the two levels
+    between which it lies, so that nothing else is tested; of `n` members one of `n + 1` gaps that are as likely. A bet
+    pays its mean over the interval, as if the level were drawn and forgotten, and where an outcome equals a quantile or
+    a member the least that it might: so e-values stay e-values. An outcome that the forecast excludes is proof.
 
     Takes `O(dim)` a round, and memory that does not grow, but by `O(dim)` for each group.
 
@@ -233,7 +242,7 @@ class Monitor(Locked, Configured):
 
     def update(
         self,
-        forecast: ArrayLike | Forecast,
+        forecast: ArrayLike | Forecast | Mapping[Any, Any],
         outcome: ArrayLike,
         *,
         group: Group = None,
@@ -244,7 +253,8 @@ class Monitor(Locked, Configured):
         Parameters
         ----------
         forecast
-            A point of the set: the probability of each class. Of a `Forecast`, its mean.
+            A point of the set: the probability of each class. Of a `Forecast`, its mean. Of numbers, any form of
+            forecast that a `tc.Cdf` takes.
         outcome
             A point of the set; on a simplex also a class, by its index or name.
         group
@@ -254,6 +264,15 @@ class Monitor(Locked, Configured):
         """
         given = forecast.mean if isinstance(forecast, Forecast) else forecast
         number = self._now.rounds + 1
+        if isinstance(self.space, Cdf):
+            one: Any = {name: [entry] for name, entry in given.items()} if isinstance(given, Mapping) else [given]
+            self.update_many(
+                one,
+                [outcome],
+                groups=None if group is None else [group],
+                probabilities=None if probability is None else [probability],
+            )
+            return
         b = read_forecast(self.space, given, number, self.tolerance)
         y = read_outcome(self.space, outcome, number)
         names = None if group is None else [self._checked_group(group)]
@@ -295,7 +314,7 @@ class Monitor(Locked, Configured):
 
     def update_many(
         self,
-        forecasts: ArrayLike | Sequence[Forecast],
+        forecasts: ArrayLike | Sequence[Forecast] | Mapping[Any, Any],
         outcomes: ArrayLike | Sequence[Any],
         *,
         groups: Sequence[Group] | None = None,
@@ -306,7 +325,7 @@ class Monitor(Locked, Configured):
         Parameters
         ----------
         forecasts
-            Points, `(n, dim)`, or `Forecast`s.
+            Points, `(n, dim)`, or `Forecast`s; of numbers, a table in any form that a `tc.Cdf` takes.
         outcomes
             Points, `(n, dim)`, or classes, `(n,)`.
         groups
@@ -317,14 +336,19 @@ class Monitor(Locked, Configured):
         if isinstance(forecasts, list | tuple) and any(isinstance(x, Forecast) for x in forecasts):
             forecasts = [x.mean if isinstance(x, Forecast) else x for x in forecasts]
         before = self._now.rounds
+        if isinstance(self.space, Cdf):
+            P, Y = read_levels(self.space, forecasts, outcomes, before=before, tolerance=self.tolerance)
+            one_each("outcomes", outcomes, len(P))
+            self._learn_all(P, Y, self._checked_groups(groups, len(P)), self._stakes(len(P), probabilities))
+            return
         P = read_forecast_rows(self.space, forecasts, before=before, tolerance=self.tolerance)
         Y = read_outcome_rows(self.space, outcomes, before=before)
         one_each("outcomes", Y, len(P))
-        one_each("groups", groups, len(P))
-        names = None
-        if groups is not None:
-            names = [None if name is None else self._checked_group(name) for name in groups]
-        self.learn_valid(P, Y, names, self._stakes(len(P), probabilities))
+        self.learn_valid(P, Y, self._checked_groups(groups, len(P)), self._stakes(len(P), probabilities))
+
+    def _checked_groups(self, groups: Sequence[Group] | None, count: int) -> list[Group] | None:
+        one_each("groups", groups, count)
+        return None if groups is None else [None if name is None else self._checked_group(name) for name in groups]
 
     def learn_valid(self, P: Array, Y: Array, groups: list[Group] | None, stakes: Array | None = None) -> None:
         """Learn rounds, in order, that were checked before.
@@ -339,6 +363,13 @@ class Monitor(Locked, Configured):
             The share of its capital that each bet stakes; by default that of rows that are sure to be labelled.
         """
         stakes = self._stakes(len(P), None) if stakes is None else stakes
+        self._learn_all(*self._rows(P, Y), groups, stakes)
+
+    def _rows(self, P: Array, Y: Array) -> tuple[Array, Array]:
+        """Return forecasts and outcomes as the bets take them: of numbers, the levels of the outcomes."""
+        return levels_of(self.space, P, Y) if isinstance(self.space, Cdf) else (P, Y)
+
+    def _learn_all(self, P: Array, Y: Array, groups: list[Group] | None, stakes: Array) -> None:
         with self._lock:
             for at in range(0, len(P), _CHUNK):
                 part = slice(at, at + _CHUNK)
@@ -415,7 +446,8 @@ class Monitor(Locked, Configured):
 
     def _learned(self, P: Array, Y: Array, names: Sequence[Group] | None) -> Self:
         """Return a monitor that has learned rounds: for what is made of one."""
-        now, changed = self._after(P, Y, None if names is None else list(names), self._stakes(len(P), None))
+        rows = self._rows(P, Y)
+        now, changed = self._after(*rows, None if names is None else list(names), self._stakes(len(P), None))
         twin = object.__new__(type(self))
         vars(twin).update(vars(self), _now=now, _groups=self._settled() | changed, _due={}, _lock=RLock())
         return twin

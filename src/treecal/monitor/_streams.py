@@ -87,7 +87,8 @@ class WatchedStreams:
         peaks = self.columns["peaks"]
         at = 0
         P = read_forecast_rows(monitor.space, means, tolerance=monitor.tolerance)
-        P, Y = (each if each.flags.writeable else each.copy() for each in (P, outcomes))  # so that one is compiled
+        P, Y = monitor._rows(P, outcomes)
+        P, Y = (each if each.flags.writeable else each.copy() for each in (P, Y))  # so that one is compiled
         while at < len(P):
             rest = P[at:], Y[at:], rows[at:]
             at += watch_streams.for_rows(len(P))(monitor._family.table, e, *rest, peaks, monitor.threshold)

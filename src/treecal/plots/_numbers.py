@@ -18,8 +18,10 @@ class LastForecasts(Protocol):
     """The last rows of a log."""
 
     shown: tuple[float, ...]
-    quantiles: Array
     outcomes: Array
+
+    @property
+    def quantiles(self) -> Array: ...
 
 
 class AuditedNumbers(Protocol):

@@ -175,7 +175,8 @@ def audited(audit: Audit, *, title: str | None = None) -> Section:
     ([('all rows', 5)], ['0', '1', '2'])
     """
     groups = groups_of(audit)
-    worst = convicted(groups)[:_MOST_GROUPS]
+    off = {", ".join("(missing)" if value is None else str(value) for value in key) for key in audit.off}
+    worst = [row for row in convicted(groups) if row.name in off][:_MOST_GROUPS]
     entries = [Entry("all rows", audit.whole), *(Entry(row.name, row.part) for row in worst)]
     names = [entry.name for entry in entries]
     if len(set(names)) < len(names):  # such as 1 and "1"

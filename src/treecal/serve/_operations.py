@@ -254,7 +254,7 @@ async def change_stream(context: Context, call: Request) -> Response:
             await asyncio.to_thread(set_aside)
         await asyncio.to_thread(rehearse, config)
         picture = await context.look(lambda books: books.picture(kept.name))
-        fresh = Taught(Player(config), (picture.kept.stream, picture.deleted))
+        fresh = Taught(Player(config), (picture.kept.stream, picture.counts.deleted))
         taught = await context.study(lambda reader: teach(reader, picture.kept.stream, fresh, picture.arrivals))
     await context.write(lambda books: books.change(kept.name, changes, taught))
     return answer(await context.shown(kept.name))
@@ -263,10 +263,10 @@ async def change_stream(context: Context, call: Request) -> Response:
 @operation("DELETE", _S, scope="delete", gives={200: wire.Deleted})
 async def delete_stream(context: Context, call: Request) -> Response:
     """Delete the stream with all that is kept of it."""
-    counts = (await context.look(lambda books: books.picture(call.stream))).rounds
+    counts = (await context.look(lambda books: books.picture(call.stream))).counts
     await context.write(lambda books: books.delete(call.stream))
     context.untidy.set()
-    return answer(wire.Deleted(counts))
+    return answer(wire.Deleted(counts.forecasts))
 
 
 @operation("POST", f"{_S}/archive", scope="admin", gives={200: wire.Stream})
@@ -583,7 +583,7 @@ async def metrics(context: Context, call: Request) -> Response:
     broken = context.writer.failure is not None or context.writer.trouble
 
     def by_stream(field: str) -> Series:
-        return [((("stream", each.kept.name),), getattr(each, field)) for each in shown]
+        return [((("stream", each.kept.name),), getattr(each.counts, field)) for each in shown]
 
     gauges: dict[str, tuple[str, Series]] = {
         "treecal_streams": ("Streams.", [((), len(names))]),
@@ -594,7 +594,7 @@ async def metrics(context: Context, call: Request) -> Response:
             "1 if the books cannot be written.",
             [((), float(broken))],
         ),
-        "treecal_forecasts": ("Forecasts announced.", by_stream("rounds")),
+        "treecal_forecasts": ("Forecasts announced.", by_stream("forecasts")),
         "treecal_learned": ("Outcomes learned.", by_stream("learned")),
         "treecal_deleted": ("Forecasts deleted, which the other counts have, too.", by_stream("deleted")),
         "treecal_late": ("Outcomes that arrived too late.", by_stream("late")),

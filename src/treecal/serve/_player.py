@@ -35,7 +35,7 @@ from treecal.monitor import Alarm
 from treecal.serve._config import LIMIT, made, made_of, packed as snapshot, read_parts, space_of
 from treecal.serve._refusals import Refusal
 from treecal.serve._rounds import START, LogEntry, Round, deleted_rows, outcome_columns, points_of, tags_text
-from treecal.serve._wire import NewStream
+from treecal.serve._wire import Counts, NewStream
 from treecal.streams import next_checkpoint
 
 BINS = 10
@@ -126,6 +126,13 @@ class Player:
     def pending(self) -> int:
         """Rounds that await their outcomes."""
         return self.rounds - self.learned - self.late - self.void
+
+    @property
+    def counts(self) -> Counts:
+        """How many rounds there are of each kind; which are overdue only the store knows."""
+        return Counts(
+            self.rounds, self.learned, self.late, self.void, self.pending, amended=self.amended, deleted=self.deleted
+        )
 
     def announce(self, models: Sequence[Array | None], groups: Sequence[Hashable]) -> list[Opening]:
         """Return what to announce in rounds to be opened, where no copy is needed: nothing changes."""

@@ -53,9 +53,9 @@ class Verdicts:
         """Return the verdicts on a stream as it stands."""
         kept = picture.kept
         learned, found = self._known.pop(kept.stream, (-1, {}))
-        if learned != picture.learned:
+        if learned != picture.counts.learned:
             found = {role: _verdict(picture, role) for role in picture.cells}
-        self._known[kept.stream] = picture.learned, found
+        self._known[kept.stream] = picture.counts.learned, found
         while len(self._known) > self._most:
             self._known.popitem(last=False)
         return found
@@ -66,16 +66,7 @@ def stream(picture: Picture, reader: Reader, now: float, verdicts: Verdicts) -> 
     kept = picture.kept
     found = verdicts.of(picture)
     ((overdue,),) = reader.query("count_overdue", kept.stream, now)
-    counts = wire.Counts(
-        picture.rounds,
-        picture.learned,
-        picture.late,
-        picture.void,
-        picture.pending,
-        overdue,
-        picture.amended,
-        picture.deleted,
-    )
+    counts = msgspec.structs.replace(picture.counts, overdue=overdue)
     alarms = {row[1]: row for row in reversed(reader.query("alarms_of", kept.stream, 100))}
     monitors = {}
     for name, (value, peak, threshold, alarm) in picture.monitors.items():
@@ -138,11 +129,12 @@ def _outlook(picture: Picture) -> str:
     assert picture.kept.config.forecaster is not None
     if "losses" in picture.kept.config.forecaster.options:
         return "It forecasts by itself, and the swap regret of its advice is bounded: docs/explanation/decisions.md."
+    learned = picture.counts.learned
     if math.isnan(bound):
         return "It forecasts by itself, without a guarantee: what it has learned so far is all it knows."
-    outlook = f"after {picture.learned:,} outcomes its error in l1 is guaranteed to be at most {bound:.3g} a round."
+    outlook = f"after {learned:,} outcomes its error in l1 is guaranteed to be at most {bound:.3g} a round."
     if bound >= space_of(picture.kept.config).diameter("l1") * (1 - 1e-9):
-        outlook = f"after {picture.learned:,} outcomes there is no useful guarantee yet: it takes more of them."
+        outlook = f"after {learned:,} outcomes there is no useful guarantee yet: it takes more of them."
     return f"It forecasts by itself: {outlook} The more forecasts are pending, the slower it learns."
 
 

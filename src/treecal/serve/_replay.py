@@ -18,7 +18,7 @@ from treecal.serve._config import OtherVersionError, unpacked
 from treecal.serve._player import CurvePoint, Player
 from treecal.serve._rounds import START, LogEntry, Round, SettingsChange, outcome_of, points_of
 from treecal.serve._store import Reader, Row
-from treecal.serve._wire import NewStream
+from treecal.serve._wire import Counts, NewStream
 
 _PAGE = 4096  # rows that are read at a time
 
@@ -263,14 +263,8 @@ class Picture(NamedTuple):
     """A copy of what is in memory of a stream, to be looked at by any thread."""
 
     kept: StreamRow
-    rounds: int
+    counts: Counts
     arrivals: int
-    learned: int
-    late: int
-    void: int
-    pending: int
-    amended: int
-    deleted: int
     state: str
     last: float
     played: str
@@ -285,23 +279,12 @@ def picture_of(kept: StreamRow, player: Player) -> Picture:
     marks = list(player.marks)
     if player.learned and (not marks or marks[-1].rounds < player.learned):
         marks.append(player.mark())
+    played = "the model's forecasts, as they are" if player.thing is None else repr(player.thing)
+    cells = {role: BinCounts(*(each.copy() for each in own)) for role, own in player.cells.items()}
+    monitors = {
+        name: MonitorStanding(each.statistic, each.peak, each.threshold, each.alarm)
+        for name, each in player.monitors.items()
+    }
     return Picture(
-        kept,
-        player.rounds,
-        player.arrivals,
-        player.learned,
-        player.late,
-        player.void,
-        player.pending,
-        player.amended,
-        player.deleted,
-        player.state.hex(),
-        player.last,
-        "the model's forecasts, as they are" if player.thing is None else repr(player.thing),
-        {role: BinCounts(*(each.copy() for each in cells)) for role, cells in player.cells.items()},
-        {
-            name: MonitorStanding(each.statistic, each.peak, each.threshold, each.alarm)
-            for name, each in player.monitors.items()
-        },
-        marks,
+        kept, player.counts, player.arrivals, player.state.hex(), player.last, played, cells, monitors, marks
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -111,9 +111,9 @@ class Guard:
         """The budget for the coming round."""
         if self.error is not None:
             return self.error * (self.rounds + 1)
-        return self._credit(self.rounds) + self.rate * (self.tally.rounds + 1) - self.best
+        return self.earned_by_all(self.rounds) + self.rate * (self.tally.rounds + 1) - self.best
 
-    def _credit(self, rounds: int) -> float:
+    def earned_by_all(self, rounds: int) -> float:
         """Return what the eager part may err beyond what it earns in its own rounds."""
         if self.rate:
             return self.credit + self.budget * self.rate * rounds
@@ -127,16 +127,28 @@ class Guard:
 
     def after(self, announced: Forecast, outcome: Array) -> Guard:
         """Return the guard after a round, given what was announced in it."""
-        twin = object.__new__(Guard)
-        vars(twin).update(vars(self), rounds=self.rounds + 1)
         if self.open:
-            twin.tally = self.tally.after(announced, outcome)
-            earned = self.budget * self.rate * twin.rounds + self.rate * twin.tally.rounds
-            twin.best = max(self.best, earned - twin.tally.total)
-        else:
-            twin.safe = self.safe._fork()
-            twin.safe._learn(outcome)
+            return self.after_eager(announced, outcome)
+        twin = self.after_safe()
+        twin.safe = self.safe._fork()
+        twin.safe._learn(outcome)
+        return twin
+
+    def after_eager(self, announced: Forecast, outcome: Array) -> Guard:
+        """Return the guard after a round in which the eager part forecast."""
+        twin = self._copied(rounds=self.rounds + 1, tally=self.tally.after(announced, outcome))
+        earned = self.budget * self.rate * twin.rounds + self.rate * twin.tally.rounds
+        twin.best = max(self.best, earned - twin.tally.total)
         return twin._opened()
+
+    def after_safe(self) -> Guard:
+        """Return the guard after a round in which a safe part forecast, which has learned the outcome or will."""
+        return self._copied(rounds=self.rounds + 1)._opened()
+
+    def _copied(self, **changes: Any) -> Guard:
+        twin = object.__new__(Guard)
+        vars(twin).update(vars(self), **changes)
+        return twin
 
     def bound(self, rounds: int) -> float:
         """Return safe's bound on its total error."""
@@ -159,7 +171,7 @@ class Guard:
         found = self.safe.certificate(norm, rounds=rounds)
         if found is None:
             return None
-        more = self.error if self.error is not None else self._credit(rounds) / rounds
+        more = self.error if self.error is not None else self.earned_by_all(rounds) / rounds
         return Certificate(min(found.bound + more, self.diameter), f"guard: {more:.3g} + {found.why}")
 
     def certify_more(self, norm: Norm | Losses, rounds: int) -> Certificate | None:
@@ -168,7 +180,7 @@ class Guard:
         if whole is None:
             return None
         every, safe = self.rounds + rounds, self.safe.rounds
-        most = self._credit(every) + self.rate * self.tally.rounds - self.best
+        most = self.earned_by_all(every) + self.rate * self.tally.rounds - self.best
         if self.error is not None:
             most = self.error * every
         bound = (most + self.bound(safe + rounds)) / every
@@ -192,18 +204,24 @@ class Guard:
     def resumed(self, state: Any) -> Guard:
         """Return the guard of such a state, once it is found to be valid."""
         check_names("the guard", state, ["rounds", "best", "safe", "eager"])
+        safe = self.safe._fork()
+        safe.set_state(state["safe"])
+        twin = self.resumed_late(state)._copied(safe=safe)
+        if twin.tally.rounds + safe.rounds != twin.rounds:
+            raise SnapshotError(f"the parts of the guard do not agree on {twin.rounds} rounds.")
+        return twin
+
+    def resumed_late(self, state: dict[str, Any]) -> Guard:
+        """Return the guard of a state without its safe part."""
         check_count("rounds", state["rounds"])
-        twin, rounds = object.__new__(Guard), int(state["rounds"])
+        rounds = int(state["rounds"])
         check_number(
             "what is left at best", state["best"], least=0.0, most=(1 + self.budget) * self.rate * rounds * (1 + 1e-6)
         )
-        safe = self.safe._fork()
-        safe.set_state(state["safe"])
         tally = self.tally.resumed(state["eager"], self.space)
-        if tally.rounds + safe.rounds != rounds:
+        if tally.rounds > rounds:
             raise SnapshotError(f"the parts of the guard do not agree on {rounds} rounds.")
-        vars(twin).update(vars(self), rounds=rounds, best=float(state["best"]), safe=safe, tally=tally)
-        return twin._opened()
+        return self._copied(rounds=rounds, best=float(state["best"]), tally=tally)._opened()
 
 
 def guarded_measure(space: ConvexSet, norm: Norm | str | None, losses: Losses | None) -> Norm | Losses:
@@ -296,7 +314,7 @@ class Guarded(LockedForecaster):
     >>> outcomes = regime_switches(space, 2000, np.random.default_rng(0))
     >>> f = tc.Guarded(space)
     >>> round(play(f, outcomes).error("l1"), 2), round(play(tc.Harmonic(space), outcomes).error("l1"), 2)
-    (0.08, 0.4)
+    (0.1, 0.4)
     >>> f.report().safe_rounds
     0
     >>> round(f.certificate("l1", rounds=10_000).bound, 2)
@@ -381,18 +399,10 @@ class Guarded(LockedForecaster):
 
     _fork = Forecaster._light_fork
 
-    def with_eager(self, eager: Forecaster) -> Self:
-        """Return a copy whose eager part is this one, which must have as many rounds. The two share their other parts.
-
-        Parameters
-        ----------
-        eager
-            The part that forecasts while it is within the budget.
-        """
-        twin = self._fork()
-        twin._now = eager, self._now[1]
-        twin._announced = None
-        return twin
+    @property
+    def guard(self) -> Guard:
+        """What decides who forecasts the coming round."""
+        return self._now[1]
 
     def report(self) -> GuardReport:
         """Return what the guard did so far: rounds and errors of both parts, and the budget."""
