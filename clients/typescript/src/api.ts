@@ -40,6 +40,8 @@ export interface Announced {
   state: string;
   points?: number[][] | null;
   weights?: number[] | null;
+  action?: string | number | { [name: string]: string | number } | null;
+  actions?: { [name: string]: unknown } | null;
 }
 
 /** What was announced, in the order of the request. */
@@ -180,7 +182,7 @@ export interface NewStream {
 /** A corrector or forecaster by its registered name, with options for its constructor. */
 export interface Part {
   name: string;
-  options?: { [name: string]: boolean | number | string | null };
+  options?: { [name: string]: boolean | number | string | unknown[] | { [name: string]: unknown } | null };
 }
 
 /** A page of rounds that await their outcomes, the oldest first; `next` is the `after` of the next page. */

@@ -25,6 +25,7 @@ from treecal.forecasters import (
     Guarded,
     Harmonic,
     Shelf,
+    Tally,
     Tracker,
     TreeCal,
     rates_after,
@@ -419,6 +420,7 @@ class GuardStreams(ColumnStreams):
         eager._now = eager.source, Shelf(self._book, books)  # type: ignore[attr-defined]
         guard.rounds, guard.best = rounds, float(now["best"])
         guard.safe = self._safe.get(s, guard.safe)._fork()
+        assert isinstance(guard.tally, Tally)
         biases = guard.tally.named(pages.told, pages.owed)
         guard.tally = guard.tally._replace(biases=biases, rounds=rounds - safe, closed=float(now["error"]))
         guard._opened()

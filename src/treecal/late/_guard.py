@@ -11,9 +11,10 @@ import numpy as np
 from treecal._states import Resume, check_array, check_count, check_names
 from treecal._typing import Array
 from treecal.exceptions import SnapshotError
-from treecal.forecast import Forecast, uniform
+from treecal.forecast import DecisionForecast, Forecast, uniform
 from treecal.forecasters import Codebook, Forecaster, Guard, Guarded, Shelf
 from treecal.geometry import Norm
+from treecal.measures import Losses
 from treecal.theory import Certificate
 
 MARGIN = 1.1
@@ -116,6 +117,11 @@ class LateSafe(Forecaster):
         self._eager = 0
 
     @property
+    def measure(self) -> Norm | Losses:
+        """What the guard bounds."""
+        return self._guard.norm
+
+    @property
     def rounds(self) -> int:
         """Number of outcomes learned, the eager part's rounds among them."""
         return self.safe.rounds + self._eager
@@ -136,7 +142,8 @@ class LateSafe(Forecaster):
     def _announce(self) -> Forecast:
         if self.point is None:
             return self.safe.predict()
-        return Forecast.trusted(self.point[None], uniform(1), None, self.space)
+        x, norm = Forecast.trusted(self.point[None], uniform(1), None, self.space), self._guard.norm
+        return DecisionForecast(x, norm) if isinstance(norm, Losses) else x
 
     def _learn(self, outcome: Array) -> None:
         if self.point is None:
@@ -144,7 +151,7 @@ class LateSafe(Forecaster):
         else:
             self._eager += 1
 
-    def _certify(self, norm: Norm, rounds: int) -> Certificate | None:
+    def _certify(self, norm: Norm | Losses, rounds: int) -> Certificate | None:
         return self.safe.certificate(norm, rounds=rounds) if norm == self._guard.norm else None
 
     def get_state(self) -> dict[str, Any]:

@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 
 from treecal._typing import Array
+from treecal.forecast import DecisionForecast
 from treecal.geometry import Simplex
 from treecal.late import Arrival as Status, Opening, Outcome, Standing
 from treecal.serve import _wire as wire
@@ -564,7 +565,12 @@ def announced(player: Player, each: Round, *, named: bool) -> wire.Announced:
         x = each.forecast(player.space)
         points = x.points.tolist()
         weights = x.weights.tolist()
-    return wire.Announced(each.id, each.round, forecast, each.state.hex(), points, weights)
+    action = actions = None
+    if player.losses is not None:
+        advice = DecisionForecast(each.forecast(player.space), player.losses)
+        action = advice.action
+        actions = {str(name): weight for name, weight in advice.actions.items()} if each.several() else None
+    return wire.Announced(each.id, each.round, forecast, each.state.hex(), points, weights, action, actions)
 
 
 def wire_alarm(name: str, watched: str, at: float, body: dict[str, Any]) -> wire.Alarm:

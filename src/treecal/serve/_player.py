@@ -17,6 +17,7 @@ from treecal.auditing import AuditRows, BinCounts, tally
 from treecal.correctors import (
     Batch,
     Corrector,
+    GuardedCorrector,
     Round as Scored,
     Sums,
     Tallies,
@@ -27,7 +28,7 @@ from treecal.correctors import (
 )
 from treecal.exceptions import SnapshotError
 from treecal.forecast import Forecast, uniform
-from treecal.forecasters import Forecaster
+from treecal.forecasters import Forecaster, Guarded
 from treecal.geometry import Simplex
 from treecal.late import Opening, Outcome, Pool, Revisions, announce, ask, divided, lessons, packed, unpacked
 from treecal.monitor import Alarm
@@ -94,6 +95,8 @@ class Player:
         The groups of the rounds.
     state
         The hash of the log.
+    losses
+        What each action costs, if advice is guarded.
     """
 
     def __init__(self, config: NewStream, parts: str | None = None) -> None:
@@ -103,6 +106,8 @@ class Player:
         self.front, copied = (None, None) if self.thing is None else divided(self.thing)
         self.pool = None if copied is None else Pool(copied)
         self.limit = config.limit if config.limit is not None or self.pool is None else LIMIT
+        guarded = isinstance(self.thing, Guarded | GuardedCorrector)
+        self.losses = self.thing.losses if guarded else None  # type: ignore[union-attr]
         self.cells: dict[str, BinCounts] = {}
         if isinstance(self.space, Simplex):
             roles = ("announced",) if config.forecaster is not None else ("model", "announced")

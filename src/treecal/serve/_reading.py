@@ -127,6 +127,9 @@ def _advice(picture: Picture, role: str, verdict: Verdict) -> str:
 def _outlook(picture: Picture) -> str:
     """Return what to expect of a stream that forecasts by itself: it has no model to correct."""
     bound = picture.marks[-1].guarantee if picture.marks else math.nan
+    assert picture.kept.config.forecaster is not None
+    if "losses" in picture.kept.config.forecaster.options:
+        return "It forecasts by itself, and the swap regret of its advice is bounded: docs/explanation/decisions.md."
     learned = picture.counts.learned
     if math.isnan(bound):
         return "It forecasts by itself, without a guarantee: what it has learned so far is all it knows."

@@ -43,7 +43,7 @@ class Part(Struct, forbid_unknown_fields=True, frozen=True):
     """A corrector or forecaster by its registered name, with options for its constructor."""
 
     name: str
-    options: dict[str, bool | int | float | str | None] = {}
+    options: dict[str, bool | int | float | str | list[Any] | dict[str, Any] | None] = {}
 
 
 class Watch(Struct, forbid_unknown_fields=True, frozen=True):
@@ -149,6 +149,10 @@ class Announced(Struct, frozen=True, omit_defaults=True):
     points: list[list[float]] | None = None
     """Where it is a distribution over several points: these. `forecast` is their mean."""
     weights: list[float] | None = None
+    action: str | int | dict[str, str | int] | None = None
+    """Where the stream has losses: the action that the forecast calls for, of several decisions by their names."""
+    actions: dict[str, Any] | None = None
+    """The weight of each action that is advised, where there are several; of several decisions by their names."""
 
 
 class Announcements(Struct, frozen=True):
