@@ -65,7 +65,7 @@ def used(thing: Any, rng: np.random.Generator, rounds: int) -> Any:
 def examples() -> Iterator[Any]:
     """Yield one of every class and kind that can be saved."""
     spaces = [tc.Simplex(2), tc.Simplex(classes=["a", "b", "c"]), tc.Ball(2, centre=[0.5, 1.0])]
-    spaces += [tc.Box([0, -1], [1, 1]), tc.Product(tc.Simplex(2), tc.Box(0, 1, dim=1))]
+    spaces += [tc.Box([0, -1], [1, 1]), tc.Cdf(0, 1, points=3), tc.Product(tc.Simplex(2), tc.Box(0, 1, dim=1))]
     spaces.append(tc.Polytope(vertices=[[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]))
     for space in spaces:
         for kind in tc.forecasters.REGISTRY.values():

@@ -4,19 +4,52 @@ from __future__ import annotations
 
 import io
 import math
+from collections.abc import Mapping
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
+from treecal.auditing._groups import Key
+from treecal.auditing._number_rows import Repairs
+from treecal.auditing._number_sums import LastRows
 from treecal.auditing._show import as_html, safe, titled
 from treecal.exceptions import UnsupportedError
+from treecal.io import Problems
 from treecal.measures import Interval
 
-if TYPE_CHECKING:
-    from treecal.auditing._number_audit import NumberAudit, NumberCalibration
+
+class ShownNumbers(Protocol):
+    """What is shown of an audit of forecasts of a number."""
+
+    @property
+    def outcome(self) -> str: ...
+
+    @property
+    def by(self) -> tuple[str, ...]: ...
+
+    @property
+    def whole(self) -> Any: ...
+
+    @property
+    def groups(self) -> Mapping[Key, Any]: ...
+
+    @property
+    def problems(self) -> Problems: ...
+
+    @property
+    def repairs(self) -> Repairs: ...
+
+    @property
+    def windows(self) -> ShownNumbers | None: ...
+
+    @property
+    def last(self) -> LastRows | None: ...
+
+    @property
+    def off(self) -> list[Key]: ...
 
 
 _ADVICE = {
@@ -26,7 +59,7 @@ _ADVICE = {
 }
 
 
-def shown(audit: NumberAudit) -> Group:
+def shown(audit: ShownNumbers) -> Group:
     """Return the audit as rich tables."""
     parts: list[Any] = [Text(verdict(audit)), scores(audit.whole), coverage(audit.whole)]
     if audit.groups:
@@ -38,14 +71,14 @@ def shown(audit: NumberAudit) -> Group:
     return Group(*[piece for part in parts for piece in (Text(), part)][1:])
 
 
-def text(audit: NumberAudit) -> str:
+def text(audit: ShownNumbers) -> str:
     """Return the audit as plain text."""
     paper = io.StringIO()
     Console(file=paper, width=110).print(shown(audit))
     return "\n".join(line.rstrip() for line in paper.getvalue().splitlines()).rstrip()
 
 
-def verdict(audit: NumberAudit) -> str:
+def verdict(audit: ShownNumbers) -> str:
     """Return the result in a few sentences, and what to do."""
     words = [*audit.whole.sentences, *([str(audit.repairs)] if str(audit.repairs) else [])]
     level = audit.whole.verdict.level
@@ -60,7 +93,7 @@ def verdict(audit: NumberAudit) -> str:
     return "\n".join([*words, f"What to do: {advice}"])
 
 
-def scores(whole: NumberCalibration) -> Table:
+def scores(whole: Any) -> Table:
     """Return the table of scores."""
     found = titled("Scores, in units of the outcome", "score", ">value", ">90 % interval", ">of the climatology")
     found.add_row("CRPS", _figure(whole.crps.value), _ends(whole.crps), _figure(whole.climatology))
@@ -72,7 +105,7 @@ def scores(whole: NumberCalibration) -> Table:
     return found
 
 
-def coverage(whole: NumberCalibration) -> Table:
+def coverage(whole: Any) -> Table:
     """Return the table of levels, and of central intervals."""
     found = titled("Coverage", "up to the quantile", ">outcomes", ">90 % interval", ">mean quantile")
     for tau, share in whole.placed.coverage.items():
@@ -85,7 +118,7 @@ def coverage(whole: NumberCalibration) -> Table:
     return found
 
 
-def groups(audit: NumberAudit, title: str = "Groups") -> Table:
+def groups(audit: ShownNumbers, title: str = "Groups") -> Table:
     """Return the table of groups."""
     found = titled(title, *map(safe, audit.by), ">rows", ">CRPS", ">outcome less median", ">widest interval", "verdict")
     for key, part in audit.groups.items():
@@ -106,7 +139,7 @@ def _ends(interval: Interval) -> str:
     return f"{interval.low:.4g} – {interval.high:.4g}" if math.isfinite(interval.high) else interval.note
 
 
-def html(audit: NumberAudit) -> str:
+def html(audit: ShownNumbers) -> str:
     """Return the audit as HTML without scripts, every name escaped, in the colours of the page around it."""
     *words, advice = verdict(audit).splitlines()
     said = f"<p>{escape(' '.join(words))}</p><p><strong>{escape(advice)}</strong></p>"
@@ -117,7 +150,7 @@ def html(audit: NumberAudit) -> str:
     return f"<div>{said}{''.join(map(as_html, tables))}{invalid}{_picture(audit)}</div>"
 
 
-def _picture(audit: NumberAudit) -> str:
+def _picture(audit: ShownNumbers) -> str:
     """Return the diagrams; nothing without matplotlib."""
     from treecal.plots import drawing, plot_numbers, svg
 

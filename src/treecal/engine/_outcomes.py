@@ -60,7 +60,7 @@ def as_array(space: ConvexSet, values: Any, *, before: int = 0) -> NDArray[Any]:
         names = class_indices(space, raw, before=before)
         if names is not None:
             return names
-    kinds = {Simplex: "iu", Cdf: "iuf"}.get(type(space), "")
+    kinds = "iu" if isinstance(space, Simplex) else "iuf" if isinstance(space, Cdf) else ""
     classes = raw.ndim == 1 and raw.dtype.kind in kinds
     rows = raw.ndim == 2 and raw.shape[1] == space.dim and raw.dtype.kind in "biuf"
     listed = isinstance(values, list | tuple)
