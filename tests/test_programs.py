@@ -15,7 +15,6 @@ PROGRAMS = [
     "examples/flights.py --rounds 1000",
     "examples/monitor_peers.py --streams 1",
     "examples/race_on_spark.py",
-    "benchmarks/beside.py",
     "benchmarks/certificates.py --rounds 1000",
     "benchmarks/corrector_bank.py --keys 100 --rows 1000 --batch 1000",
     "benchmarks/swap.py --actions 10 --rounds 64",
