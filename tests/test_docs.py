@@ -96,3 +96,15 @@ def test_pictures_of_the_gallery_are_those_that_its_code_saves() -> None:
     assert len(saved) > 5
     assert re.findall(r"^!\[.*\]\(gallery/([\w-]+)\.svg\)$", page, re.M) == saved
     assert sorted(path.stem for path in (ROOT / "docs/gallery").iterdir()) == sorted(saved)
+
+
+def test_the_best_in_each_column_is_bold() -> None:
+    page = (ROOT / "docs/which-forecaster.md").read_text("utf-8")
+    section = page.partition("## Real streams\n")[2].partition("\n## ")[0]
+    rows = [line.split("|")[2:-1] for line in section.splitlines() if line.startswith("| `")]
+    assert "| `Tracker` |" in section
+    for column in zip(*rows, strict=True):
+        for part in zip(*(cell.split("/") for cell in column if cell.strip()), strict=True):
+            found = [(float(number.strip(" *")), "**" in number) for number in part]
+            best = min(number for number, _ in found)
+            assert all(bold == (number == best) for number, bold in found)

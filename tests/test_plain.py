@@ -99,6 +99,7 @@ COMMANDS: dict[str, str | None] = {  # what each needs, if anything
     "recommend --dim 3 --rounds 100 --norm l1": None,
     "sample-size --help": None,
     "audit log.csv": "files",
+    "decide log.csv --loss 0,4;1,1": "files",
     "judge log.csv --confidence p_rain --correct outcome": "files",
     "audit log.csv --report log.html": "files",
     "monitor log.csv": "files",

@@ -23,7 +23,7 @@ def kind(schema: dict[str, Any]) -> str:
         return " | ".join(json.dumps(each) for each in schema["enum"])
     match schema.get("type"):
         case "array":
-            inner = kind(schema["items"])
+            inner = kind(schema.get("items", {}))
             return f"({inner})[]" if " " in inner else f"{inner}[]"
         case "object":
             values = schema.get("additionalProperties")

@@ -28,6 +28,7 @@ from treecal.correctors import (
     Multicalibrator,
     PitMap,
     PlattScaling,
+    Rationed,
     Recalibrator,
     TemperatureScaling,
     VectorScaling,
@@ -39,6 +40,7 @@ from treecal.forecasters import (
     AdaptiveTreeCal,
     BinaryGrid,
     Codebook,
+    Decisions,
     Forecaster,
     Guarded,
     Harmonic,
@@ -69,7 +71,7 @@ from treecal.geometry import (
 )
 from treecal.late import Late
 from treecal.ledger import Ledger
-from treecal.measures import sample_size
+from treecal.measures import Losses, sample_size
 from treecal.monitor import Monitor
 from treecal.state import load, save
 from treecal.theory import certificate, plan
@@ -90,6 +92,7 @@ __all__ = [
     "Codebook",
     "ConvexSet",
     "Corrector",
+    "Decisions",
     "Forecast",
     "Forecaster",
     "Gated",
@@ -101,6 +104,7 @@ __all__ = [
     "Late",
     "Ledger",
     "LocationScale",
+    "Losses",
     "Lp",
     "Mahalanobis",
     "Mixture",
@@ -111,6 +115,7 @@ __all__ = [
     "PlattScaling",
     "Polytope",
     "Product",
+    "Rationed",
     "Recalibrator",
     "RunningMean",
     "SampleTreeCal",

@@ -58,7 +58,7 @@ def crps_bet(forecast: Array, rival: Array, outcome: Array, widths: Array) -> fl
     >>> import numpy as np
     >>> p, q = np.array([0.5, 0.5]), np.array([0.0, 0.5])
     >>> crps_bet(p, q, np.array([0.0, 1.0]), np.ones(2))
-    0.4444444444444444
+    0.4
     """
     moved = rival - forecast
     ends = np.append(np.add.accumulate((widths * moved)[::-1]), 0.0)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from treecal._typing import Array
 from treecal.exceptions import ParameterError, UnsupportedError
 from treecal.geometry import ROUNDING, Distance, as_distance, l2
-from treecal.measures import Verdict, bin_rows
+from treecal.measures import Losses, Verdict, best_actions, bin_rows
 
 
 class Table(NamedTuple):
@@ -96,6 +96,37 @@ class Reading:
         if total:
             return error
         return error / self._divisor("error")
+
+    def regret(self, losses: Losses) -> Any:
+        """Return the swap regret per round of whoever acts on the forecasts: what other actions would have saved.
+
+        That is `Σ_a max_b`, over the rounds whose forecast calls for action a, of what b would have cost less. Of a
+        forecast that is a distribution each point counts with its weight.
+
+        Parameters
+        ----------
+        losses
+            What each action costs under each class. Of several decisions the regrets come by name.
+
+        Examples
+        --------
+        An umbrella costs 1, rain without one 4. Rain is forecast at 20 %, and comes every second time:
+
+        >>> import treecal as tc
+        >>> ledger = tc.Ledger(sky := tc.Simplex(classes=["dry", "rain"]))
+        >>> for k in range(10):
+        ...     ledger.record([0.8, 0.2], k % 2)
+        >>> ledger.regret(tc.Losses(sky, [[0, 4], [1, 1]]))
+        1.0
+        """
+        weight = self._divisor("regret")
+        found = []
+        for table in losses.tables:
+            sums = np.zeros(table.costs.shape)
+            np.add.at(sums, best_actions(self.forecasts.T, table.costs), self.weights[:, None] * self.outcomes)
+            costs = sums @ table.costs.T
+            found.append(float(np.maximum(costs.diagonal() - costs.min(axis=1), 0.0).sum()) / weight)
+        return losses.named(found)
 
     def _divisor(self, what: str) -> float:
         if self.rounds == 0:

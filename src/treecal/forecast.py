@@ -12,6 +12,7 @@ from treecal._typing import Array, Integers
 from treecal._validate import finite_array
 from treecal.exceptions import ForecastError, TreeCalError, UnsupportedError
 from treecal.geometry import TOLERANCE, Cdf, ConvexSet, Distribution
+from treecal.measures import Losses
 from treecal.tree import path_nodes
 
 _new = object.__new__
@@ -261,6 +262,92 @@ def _tree_forecast(points: Array, weights: Array, rounds: int, arity: int, space
     """Make a forecast of arrays that were copied, and so can be written to."""
     weights.setflags(write=False)
     return TreeForecast(points, weights, rounds, arity, space)
+
+
+class DecisionForecast(Forecast):
+    """A forecast with the advice that follows from it: the action of least expected cost at each of its points.
+
+    Parameters
+    ----------
+    forecast
+        The forecast.
+    losses
+        What each action costs under each class.
+
+    Examples
+    --------
+    >>> import treecal as tc
+    >>> losses = tc.Losses(tc.Simplex(2), {"go": [0, 4], "umbrella": [1, 1]})
+    >>> x = DecisionForecast(Forecast([[0.9, 0.1], [0.7, 0.3]], weights=[0.4, 0.6]), losses)
+    >>> x.actions, x.action
+    ({'go': 0.4, 'umbrella': 0.6}, 'umbrella')
+    """
+
+    __slots__ = ("_advised", "_losses")
+
+    def __init__(self, forecast: Forecast, losses: Losses) -> None:
+        self._points = forecast._points
+        self._weights = forecast._weights
+        self._nodes = forecast.nodes
+        self._space = forecast.space
+        self._losses = losses
+        self._advised: list[Array] | None = None
+
+    @property
+    def losses(self) -> Losses:
+        """What each action costs under each class."""
+        return self._losses
+
+    @property
+    def shares(self) -> list[Array]:
+        """For each decision the weight of each action, `(a,)`."""
+        if self._advised is None:
+            self._advised = advised(self, self._losses)
+        return self._advised
+
+    @property
+    def actions(self) -> Any:
+        """The actions that are advised, and the weight of each; of several decisions a dictionary of these."""
+        tables = zip(self._losses.tables, self.shares, strict=True)
+        return self._losses.named(
+            [
+                {name: share for name, share in zip(table.actions, shares.tolist(), strict=True) if share}
+                for table, shares in tables
+            ]
+        )
+
+    @property
+    def action(self) -> Any:
+        """The action of the greatest weight, the first of equal ones; of several decisions a dictionary of these.
+
+        Where several have weight, the guarantee is that of drawing one by these weights: see `draw`.
+        """
+        tables = zip(self._losses.tables, self.shares, strict=True)
+        return self._losses.named([table.actions[int(shares.argmax())] for table, shares in tables])
+
+    def draw(self, rng: np.random.Generator) -> Any:
+        """Draw an action by the weights; of several decisions, those that one point of the forecast calls for."""
+        return self._losses.advise(self.sample(rng))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        plain = Forecast.trusted(self._points, self._weights, self.nodes, self.space)
+        return DecisionForecast, (plain, self._losses)
+
+
+def advised(x: Forecast, losses: Losses) -> list[Array]:
+    """Return for each decision the weight of each action under a forecast, `(a,)`.
+
+    Examples
+    --------
+    >>> import treecal as tc
+    >>> advised(Forecast([[0.9, 0.1]]), tc.Losses(tc.Simplex(2), [[0, 4], [1, 1]]))
+    [array([1., 0.])]
+    """
+    found = [np.zeros(len(table.actions)) for table in losses.tables]
+    for point, weight in zip(x._points, x._weights.tolist(), strict=True):
+        for shares, table in zip(found, losses.tables, strict=True):
+            shares[table.best(point)] += weight
+    return found
 
 
 @lru_cache(maxsize=64)

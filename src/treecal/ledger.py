@@ -32,6 +32,7 @@ from treecal.geometry import (
     read_outcome,
     read_outcome_rows,
 )
+from treecal.measures import Losses
 
 __all__ = ["Brier", "Ledger", "Reading", "Table"]
 
@@ -412,6 +413,16 @@ class Ledger(Configured):
             points[played] /= weights[played, None]
         outcomes = sums[played, 1:] / weights[played, None]
         return Reading(points[played], weights[played] / unit, outcomes, rounds, resolution, weight=weight)
+
+    def regret(self, losses: Any) -> Any:
+        """Return the swap regret per round of whoever acts on the forecasts: `Reading.regret`.
+
+        Parameters
+        ----------
+        losses
+            What each action costs under each class: see `Losses`. Of several decisions the regrets come by name.
+        """
+        return self.exact().regret(Losses.read(self.space, losses))
 
     def error(self, distance: Distance | str = "l1", *, per_node: bool = False, total: bool = False) -> float:
         """Return the calibration error `Σ_p m_p · D(ν_p, p)`, per round unless `total`.

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from treecal import correctors, forecasters, geometry
+from treecal import correctors, forecasters, geometry, measures
 from treecal._atomic import new_file
 from treecal._states import check_names, generator_from, generator_state
 from treecal.correctors import Corrector, Groups
@@ -285,7 +285,7 @@ _OURS: dict[str, type[Any]] = {
         Ledger,
         Monitor,
         Watched,
-        *(getattr(room, name) for room in (geometry, correctors, forecasters) for name in room.__all__),
+        *(getattr(room, name) for room in (geometry, measures, correctors, forecasters) for name in room.__all__),
     )
     if _is_ours(kind)
 } | {"CorrectorBank": Bank}

@@ -69,7 +69,9 @@ def test_twenty_thousand_damaged_parquet_files(attack_seed: int, attack_seconds:
         return read_apart(attack_seed, first, _BATCH, folder)
 
     with ThreadPoolExecutor(processors()) as pool:  # each waits for a process
-        counts = sum(pool.map(read, range(0, 20_000, _BATCH)), Counter[str]())
+        counts: Counter[str] = Counter()
+        for found in pool.map(read, range(0, 20_000, _BATCH)):
+            counts.update(found)  # with what there is none of
     print(f"Parquet files, seed {attack_seed}: {dict(counts)}")
     assert counts["read"]
     assert counts["wrong"] == counts["signals"] == 0

@@ -223,8 +223,10 @@ def test_states_that_cannot_be_are_refused(make: Make) -> None:
             lambda a: a * np.nan,
         ]
         if name in PLACES:
-            changes += [lambda a: np.full_like(a, np.iinfo(a.dtype).max)]
-            changes += [lambda a: np.full_like(a, np.iinfo(a.dtype).min)] * (state[name].dtype != np.uint8)
+            kind: Any = np.iinfo(state[name].dtype)
+            changes += [lambda a, most=kind.max: np.full_like(a, most)]  # type: ignore[misc]
+            if kind.min:
+                changes += [lambda a, least=kind.min: np.full_like(a, least)]  # type: ignore[misc]
         for change in changes:
             with pytest.raises(SnapshotError):
                 pairs.streams.resumed(broken(state, name, change))

@@ -53,9 +53,9 @@ def test_outcomes_on_time_are_as_without(name: str) -> None:
         assert kept(late.ledger) == kept(ledger)
     if name in POOLS and name != "trees in groups":
         norm = space.default_norm
-        ours, theirs = (each.bound for each in (late.certificate(norm), thing.certificate(norm, rounds=60)))  # type: ignore[union-attr]
+        late_bound, bound = (each.bound for each in (late.certificate(norm), thing.certificate(norm, rounds=60)))  # type: ignore[union-attr]
         # Of a guard it is known how many rounds each part had.
-        assert ours <= theirs + 1e-12 if type(thing) is tc.Guarded else ours == pytest.approx(theirs)
+        assert late_bound <= bound + 1e-12 if type(thing) is tc.Guarded else late_bound == pytest.approx(bound)
 
 
 @pytest.mark.parametrize("name", THINGS)

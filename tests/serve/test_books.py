@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 import treecal as tc
 from treecal.correctors import Corrector
+from treecal.forecast import DecisionForecast
 from treecal.serve import _books, _config, _reading, _validation, _wire as wire
 from treecal.serve._answers import encode
 from treecal.serve._books import Books
@@ -27,6 +28,7 @@ from treecal.serve._writer import Writer
 from treecal.streams import next_checkpoint
 
 CLASSES = ["a", "b", "c"]
+COSTS = {"stay": [0.0, 4.0, 1.0], "go": {"a": 1.0, "b": 0.0, "c": 3.0}}
 KINDS: dict[str, dict[str, Any]] = {
     "plain": {},
     "vector": {"corrector": wire.Part("vector")},
@@ -37,6 +39,10 @@ KINDS: dict[str, dict[str, Any]] = {
     "guarded corrector": {"corrector": wire.Part("vector-then-guarded"), "limit": 6},
     "guarded": {"forecaster": wire.Part("guarded"), "limit": 6},
     "treecal": {"forecaster": wire.Part("treecal", {"arity": 2}), "limit": 6},
+    "advice": {"corrector": wire.Part("vector-then-guarded", {"losses": COSTS}), "limit": 6},
+    "advice without a model": {
+        "forecaster": wire.Part("guarded", {"losses": {"x": COSTS, "y": [[0, 1, 1], [1, 0, 0]]}})
+    },
     "running mean": {"forecaster": wire.Part("running-mean")},
 }
 
@@ -272,6 +278,25 @@ def test_alarms_and_curves_are_those_of_a_monitor(books: Books) -> None:
     assert marks[-3].model_evidence == half.statistic
     done(books, lambda: books.reset("s"))
     assert books.picture("s").monitors["model"].alarm is None
+    sound(books)
+
+
+def test_streams_with_losses_answer_with_the_action(books: Books) -> None:
+    losses = tc.Losses(tc.Simplex(classes=CLASSES), COSTS)
+    part = wire.Part("guarded", {"losses": COSTS, "budget": 0})
+    done(books, lambda: books.create(wire.NewStream("s", classes=CLASSES, corrector=part, limit=2)))
+    seen = set()
+    for t in range(30):
+        new = wire.NewForecast(id=str(t), p=[0.8, 0.1, 0.1])
+        (found,) = done(books, lambda: books.forecast("s", [new]))  # noqa: B023
+        x = tc.Forecast([found.forecast] if found.points is None else found.points, weights=found.weights)
+        advice = DecisionForecast(x, losses)
+        assert found.action == advice.action
+        assert found.actions == (None if found.points is None else advice.actions)
+        seen.add(found.action)
+        outcome = wire.NewOutcome(stream="s", id=str(t), outcome=CLASSES[t % 2])
+        done(books, lambda: books.settle([outcome]))  # noqa: B023
+    assert seen == {"stay", "go"}
     sound(books)
 
 

@@ -40,6 +40,8 @@ export interface Announced {
   state: string;
   points?: number[][] | null;
   weights?: number[] | null;
+  action?: string | number | { [name: string]: string | number } | null;
+  actions?: { [name: string]: unknown } | null;
 }
 
 /** What was announced, in the order of the request. */
@@ -104,6 +106,15 @@ export interface Health {
   ok?: boolean;
 }
 
+/** Forecasts from `least` to `below` seconds before their outcomes; those of rounds that were revised. */
+export interface LeadTime {
+  least: number;
+  below: number;
+  forecasts: number;
+  brier: number;
+  too_sure: number | null;
+}
+
 /** A point of the curves: after so many outcomes, errors per round, the guarantee on that announced, evidence. */
 export interface Mark {
   rounds: number;
@@ -165,12 +176,13 @@ export interface NewStream {
   group?: string[];
   limit?: number | null;
   keep?: number | null;
+  revises?: boolean;
 }
 
 /** A corrector or forecaster by its registered name, with options for its constructor. */
 export interface Part {
   name: string;
-  options?: { [name: string]: boolean | number | string | null };
+  options?: { [name: string]: boolean | number | string | unknown[] | { [name: string]: unknown } | null };
 }
 
 /** A page of rounds that await their outcomes, the oldest first; `next` is the `after` of the next page. */
@@ -254,6 +266,7 @@ export interface Stream {
   model_verdict: { [name: string]: unknown } | null;
   monitors: { [name: string]: Evidence };
   last: number | null;
+  leads?: LeadTime[];
 }
 
 /**

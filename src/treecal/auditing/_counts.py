@@ -15,7 +15,7 @@ from treecal.auditing._groups import ByKey, Groups, Key
 from treecal.auditing._result import Audit
 from treecal.exceptions import ParameterError
 from treecal.io import Problems
-from treecal.measures import Bins, Interval, Payoff, best_actions, largest_surprise, mean_interval
+from treecal.measures import Bins, Interval, LossTable, Payoff, best_actions, largest_surprise, mean_interval
 
 DIGITS = 51
 """Sums of probabilities are multiples of 2^-51."""
@@ -104,18 +104,19 @@ class Actions:
 
     Attributes
     ----------
-    loss
-        What each action costs under each class, `(a, d)`.
+    names, loss
+        The actions, and what each costs under each class, `(a, d)`.
     counts
         The weight of each group, action and class, `(g, a, d)`.
     expected
         The sums of the forecasts of each group and action, `(g, a, d)`.
     """
 
-    def __init__(self, loss: Array) -> None:
-        self.loss = loss
-        self.counts = np.zeros((1, *loss.shape), np.int64)
-        self.expected = np.zeros((1, *loss.shape))
+    def __init__(self, table: LossTable) -> None:
+        self.names = table.actions
+        self.loss = table.costs
+        self.counts = np.zeros((1, *self.loss.shape), np.int64)
+        self.expected = np.zeros((1, *self.loss.shape))
 
     def add(self, rows: AuditRows, groups: int) -> None:
         """Add valid rows."""
@@ -130,7 +131,8 @@ class Actions:
 
     def read(self, at: slice, unit: float, worth: float) -> Payoff:
         """Return what acting on the forecasts of some groups cost."""
-        return Payoff(self.loss, self.counts[at].sum(axis=0) / unit, self.expected[at].sum(axis=0) / unit, worth)
+        counts = self.counts[at].sum(axis=0) / unit
+        return Payoff(self.loss, counts, self.expected[at].sum(axis=0) / unit, worth, self.names)
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,7 +26,7 @@ from treecal.auditing._result import Audit
 from treecal.auditing._sql import scale_of
 from treecal.auditing._windows import WINDOWS, Windows
 from treecal.exceptions import FileError, ParameterError
-from treecal.geometry import Distance
+from treecal.geometry import Distance, Simplex
 from treecal.io import (
     LOG,
     OnError,
@@ -38,7 +38,7 @@ from treecal.io import (
     valid_sql,
     valid_weight_sql,
 )
-from treecal.measures import MOST_BINS, read_loss
+from treecal.measures import MOST_BINS, Losses, LossTable
 
 Progress = Callable[[str, int, float | None], None]
 """Called with the stage, the number of its items so far, and the share that is done, if that is known."""
@@ -104,7 +104,7 @@ def audit(
     by: str | Sequence[str] = (),
     time: str | None = None,
     window: str | None = None,
-    loss: ArrayLike | None = None,
+    loss: Any = None,
     weight: str | ArrayLike | None = None,
     probability: str | float | ArrayLike | None = None,
     proxy: str | Sequence[str] | ArrayLike | None = None,
@@ -196,8 +196,9 @@ def audit(
     window
         The windows of `time`: "minute", "hour", "day", "week", "month" or "year".
     loss
-        What each action costs under each class, `(actions, d)`: what acting on the forecasts cost is then `payoff` of
-        all rows and of each group.
+        What each action costs under each class, `(actions, d)`, or by the names of actions and classes: see
+        `tc.Losses`. What acting on the forecasts cost is then `payoff` of all rows, of each group and window, and
+        `payoff.actions` what was done with each action.
     weight
         The column of sample weights, or an array of them beside two arrays: 0, or from 1e-12 to 1e12. A row of weight 3
         counts as three rows, and one of weight 0 as none. Whole numbers are exact; others are rounded down to multiples
@@ -319,10 +320,12 @@ def audit(
     groups = Groups(by)
     scale = _scale(rows) if weight else None
     windows = None
+    table = None if loss is None else _decision(rows, loss)
+    over = None if table is None else Actions(table)
     if time is not None:
         with closing(_column(rows, time)) as column:
-            windows = Windows(time, column, classes=rows.classes or (), bins=bins, unit=window)
-    actions = None if loss is None else Actions(read_loss(loss, len(rows.labels)))
+            windows = Windows(time, column, classes=rows.classes or (), bins=bins, unit=window, actions=over)
+    actions = None if table is None else Actions(table)
     watch.stage = "rows"
     cells = count_rows(rows, groups, bins, scale, watch.rows, windows, actions)
     errors = _exact(rows, ErrorSums(distances, groups, weighted=scale is not None), scale, watch) if exact else None
@@ -332,8 +335,16 @@ def audit(
         return few.add(found)
     if windows is None:
         return found
-    over_time = AuditCounts(windows.groups, windows.cells, None, scale).audit(*what)
+    over_time = AuditCounts(windows.groups, windows.cells, None, scale, over).audit(*what)
     return replace(found, windows=replace(over_time, alarm=windows.alarm, in_order=windows.in_order))
+
+
+def _decision(rows: Outcomes | ArrayLog, loss: Any) -> LossTable:
+    """Return what each action costs under each class of a log."""
+    losses = Losses.read(Simplex(classes=[str(name) for name in rows.classes or rows.labels]), loss)
+    if losses.names is not None:
+        raise ParameterError.expected("loss", list(losses.names), "one decision", hint="audit one after another.")
+    return losses.tables[0]
 
 
 def _beside(log: dict[str, Any], probability: Any, proxy: Any) -> tuple[dict[str, Any], Any, Any]:

@@ -17,10 +17,10 @@ from rich.text import Text
 
 from treecal.auditing._calibration import Calibration
 from treecal.auditing._stated import Stated, advice
-from treecal.auditing._words import Shown, acted, labelled, watched
+from treecal.auditing._words import Shown, acted, called, labelled, watched
 from treecal.exceptions import UnsupportedError
 from treecal.geometry import pairing
-from treecal.measures import Interval
+from treecal.measures import Interval, Payoff
 
 if TYPE_CHECKING:
     pass
@@ -43,7 +43,7 @@ def shown(audit: Shown, named: Named = in_python) -> Group:
     """Return the audit as rich tables."""
     parts: list[Any] = [Text(verdict(audit, named)), errors(audit.whole), scores(audit.whole), classes(audit)]
     if audit.whole.payoff is not None:
-        parts.append(Text(acted(audit.whole.payoff)))
+        parts += [Text(acted(audit.whole.payoff)), acting(audit.whole.payoff)]
     if audit.whole.estimates:
         parts += [estimates(audit.whole), Text(labelled(audit.whole.estimates))]
     if audit.groups:
@@ -165,6 +165,17 @@ def classes(audit: Shown) -> Table:
     return table
 
 
+def acting(payoff: Payoff) -> Table:
+    """Return the table of what was done with each action."""
+    names = ["action", ">rows", ">cost a row", "better", ">would save", ">its 90 % interval", ">by chance"]
+    table = titled("Action by action", *names)
+    for each in payoff.actions:
+        better = "" if each.better == each.action else called(each.better)
+        figures = [_figure(each.saved.value), _ends(each.saved), _figure(each.chance.mean)] if each.rows else []
+        table.add_row(safe(called(each.action)), f"{each.rows:,.6g}", _figure(each.cost), safe(better), *figures)
+    return table
+
+
 def estimates(whole: Calibration) -> Table:
     """Return the table of what measures are over all rows, of which few are labelled."""
     names = "measure", ">all rows", ">±", ">labels alone", ">±", ">proxies alone", ">a label is worth"
@@ -182,11 +193,15 @@ def groups(audit: Shown, title: str = "Groups") -> Table:
     weighted = any(part.weight != part.rounds for part in audit.groups.values())
     counts = [">rows", *[">weight"] * weighted]
     figures = [">top-label ECE", ">by chance", ">class-wise ECE", ">by chance", ">Brier", ">skill"]
-    table = titled(title, *map(safe, audit.by), *counts, *figures, "verdict")
+    paid = audit.whole.payoff is not None
+    costs = [">regret"] * paid
+    table = titled(title, *map(safe, audit.by), *counts, *figures, *costs, "verdict")
     for key, part in audit.groups.items():
         top, each = part.verdict.views
         values = [top.luck.value, top.luck.mean, each.luck.value, each.luck.mean, part.brier, part.skill]
         size = [f"{part.rounds:,}", *[f"{part.weight:,.6g}"] * weighted]
+        if part.payoff is not None:
+            values.append(part.payoff.value)
         table.add_row(*map(safe, key), *size, *map(_figure, values), part.verdict.level)
     if len(audit.groups) >= 20:
         table.caption = "Of so many groups, one of twenty that are calibrated is called off by chance."
@@ -221,6 +236,8 @@ def html(audit: Shown) -> str:
     *words, advice = verdict(audit).splitlines()
     said = f"<p>{escape(' '.join(words))}</p><p><strong>{escape(advice)}</strong></p>"
     tables = [errors(audit.whole), scores(audit.whole), classes(audit), *([groups(audit)] if audit.groups else [])]
+    if audit.whole.payoff is not None:
+        tables.append(acting(audit.whole.payoff))
     if audit.whole.estimates:
         tables.insert(0, estimates(audit.whole))
     if audit.windows is not None:

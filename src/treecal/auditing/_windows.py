@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treecal._typing import Array, Integers
-from treecal.auditing._counts import AuditRows, BinCounts
+from treecal.auditing._counts import Actions, AuditRows, BinCounts
 from treecal.auditing._groups import Groups
 from treecal.exceptions import FileError, ParameterError
 from treecal.geometry import Simplex
@@ -148,12 +148,22 @@ class Windows(Calendar):
         Names of the classes.
     bins
         Number of bins.
+    actions
+        Where to count what is done in each window, if there are losses.
     """
 
     def __init__(
-        self, name: str, columns: Iterable[Any], *, classes: Sequence[str], bins: int, unit: str | None = None
+        self,
+        name: str,
+        columns: Iterable[Any],
+        *,
+        classes: Sequence[str],
+        bins: int,
+        unit: str | None = None,
+        actions: Actions | None = None,
     ) -> None:
         super().__init__(name, columns, unit=unit)
+        self.actions = actions
         self.cells = BinCounts.empty(classes=len(classes), bins=bins)
         self._watched = _Watched(classes) if self.in_order else None
 
@@ -170,6 +180,8 @@ class Windows(Calendar):
         if len(rows.weights):
             self.cells.rows[:] += np.bincount(placed.groups, minlength=len(self.cells.rows))
         tally(placed, self.cells)
+        if self.actions is not None:
+            self.actions.add(placed, len(self.groups.index))
         if self._watched is not None:
             P = rows.forecasts.T
             self._watched.add(times.values, P / P.sum(axis=1, keepdims=True), rows.outcomes)

@@ -55,13 +55,18 @@ def acted(payoff: Payoff) -> str:
         f"{saved.high:.4g}; by chance {luck.mean:.4g})."
     )
     if luck.p_value(saved.value) < 0.05:
-        rows = payoff.counts.sum(axis=1)
-        for k, better in enumerate(payoff.better):
-            if better != k:
+        for each in payoff.actions:
+            if each.better != each.action:
                 text += (
-                    f" Where action {k + 1} was taken, {rows[k]:,.0f} rows, action {better + 1} would have cost less."
+                    f" Where {called(each.action)} was taken, {each.rows:,.0f} rows, {called(each.better)} would have "
+                    "cost less."
                 )
     return text
+
+
+def called(action: str | int) -> str:
+    """Return what an action is called; one without a name by its number, from 1."""
+    return action if isinstance(action, str) else f"action {action + 1}"
 
 
 def watched(windows: Shown) -> str:

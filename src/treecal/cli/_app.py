@@ -14,6 +14,7 @@ from treecal import __version__
 from treecal.cli._arena import arena
 from treecal.cli._audit import STDIN, audit
 from treecal.cli._backup import backup, move
+from treecal.cli._decide import decide
 from treecal.cli._demo import demo
 from treecal.cli._doctor import doctor
 from treecal.cli._forecast import forecast
@@ -54,6 +55,7 @@ for command in (
     judge,
     monitor,
     recalibrate,
+    decide,
     plan,
     recommend,
     sample_size,

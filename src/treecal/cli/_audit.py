@@ -14,7 +14,7 @@ from rich.progress import TaskProgressColumn, TextColumn
 
 from treecal.auditing import NumberAudit, audit as audit_log, shown, shown_numbers
 from treecal.cli._numbers import columns_of
-from treecal.cli._options import Decimal, Force, Json, OnInvalid, as_norm, check_limit, split
+from treecal.cli._options import Decimal, Force, Json, OnInvalid, as_norm, check_limit, read_losses, split
 from treecal.cli._progress import bars
 from treecal.cli._rows import source_name
 from treecal.cli._signals import interrupts
@@ -112,7 +112,8 @@ def audit(
     day_first
         The dates of --time begin with the day, as 31.01.2026 or 31/01/2026 12:00. Without it these are refused.
     loss
-        What each action costs under each class: a row per action, separated by semicolons, its costs by commas.
+        What each action costs under each class: a row per action, separated by semicolons, its costs by commas. Or a
+        CSV file of them, with a column of the actions' names and one for each class.
     weight
         Column of the weights of rows: a row of weight 3 counts as three.
     probability
@@ -199,7 +200,7 @@ def audit(
             "by": [] if by is None else split("--by", by),
             "time": time,
             "window": window,
-            "loss": None if loss is None else _matrix(loss),
+            "loss": None if loss is None else read_losses(loss),
             "weight": weight,
             "bins": bins,
             "norms": [as_norm(name) for name in split("--norm", norm)],
@@ -282,19 +283,6 @@ def _reported(found: Audit | NumberAudit, paths: tuple[str, ...]) -> str:
     if isinstance(found, NumberAudit):
         return report.render_numbers(found, title=title, details=details, command=command)
     return report.render([report.audited(found, title=name)], title=title, details=details, command=command)
-
-
-def _matrix(text: str) -> list[list[float]]:
-    """Return the costs of each action."""
-    try:
-        rows = [[float(cell) for cell in row.split(",")] for row in text.split(";")]
-    except ValueError:
-        rows = []
-    if not rows or any(len(row) != len(rows[0]) for row in rows):
-        raise ParameterError.expected(
-            "--loss", text, 'numbers such as "0,4; 1,1": a row per action, a number per class'
-        )
-    return rows
 
 
 def _option(kind: str) -> str:

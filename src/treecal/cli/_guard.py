@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from treecal.correctors import GuardedCorrector
 from treecal.exceptions import UnsupportedError
-from treecal.forecasters import Guarded
+from treecal.forecasters import Guarded, largest_error
+from treecal.measures import Losses
 
 if TYPE_CHECKING:
     from treecal.correctors import Corrector
@@ -21,7 +22,7 @@ class Guard:
     """Who forecast how many rounds, with what error, and what is left of the budget; all errors per round."""
 
     did: GuardReport
-    norm: Norm
+    norm: Norm | Losses
     bound: float | None
     """The guaranteed error; None where there is no certificate."""
     worst: float
@@ -44,24 +45,28 @@ class Guard:
         if not isinstance(source, Guarded | GuardedCorrector) or not source.rounds:
             return None
         try:
-            found = source.certificate(source.norm, rounds=source.rounds)
+            found = source.certificate(rounds=source.rounds)
         except UnsupportedError:  # no proof covers the safe part's set or norm
             found = None
         did = source.report() if isinstance(source, Guarded) else source.guard()
-        worst = float(source.space.diameter(source.norm))
-        return cls(did, source.norm, None if found is None else min(found.bound, worst), worst)
+        worst = largest_error(source.space, source.measure)
+        return cls(did, source.measure, None if found is None else min(found.bound, worst), worst)
 
     def document(self) -> dict[str, Any]:
         """Return it as JSON values."""
         did, rounds = self.did, self.did.rounds
         return {
-            "norm": repr(self.norm),
+            "norm": self._named,
             "eager": {"rounds": did.eager_rounds, "error": did.eager_error / rounds},
             "safe": {"rounds": did.safe_rounds, "bound": did.safe_bound / rounds},
             "budget": did.budget / rounds,
             "left": did.left / rounds,
             "bound": self.bound,
         }
+
+    @property
+    def _named(self) -> str:
+        return "swap regret" if isinstance(self.norm, Losses) else repr(self.norm)
 
     def __str__(self) -> str:
         found = self.document()

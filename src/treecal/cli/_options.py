@@ -15,7 +15,7 @@ from cyclopts import Parameter
 
 from treecal import forecasters
 from treecal.correctors import Corrector
-from treecal.exceptions import ParameterError
+from treecal.exceptions import FileError, ParameterError
 from treecal.forecasters import REGISTRY, Forecaster
 from treecal.geometry import Ball, Box, ConvexSet, Lp, Norm, Simplex, as_norm as by_name
 from treecal.io import FORMATS, OnError
@@ -286,3 +286,37 @@ def as_norm(text: str, *, option: str = "--norm") -> Norm:
         return by_name(text) if text in ("l1", "l2", "linf") else Lp(float(text.removeprefix("l")))
     except ValueError:  # not a number, or below 1
         raise ParameterError.expected(option, text, _NORMS) from None
+
+
+def read_losses(text: str) -> Any:
+    """Return the costs of each action: a matrix, or of a CSV file rows by name.
+
+    Examples
+    --------
+    >>> read_losses("0,4; 1,1")
+    [[0.0, 4.0], [1.0, 1.0]]
+    """
+    if text.lower().endswith(".csv"):
+        return _losses_of(Path(text))
+    try:
+        rows = [[float(cell) for cell in row.split(",")] for row in text.split(";")]
+    except ValueError:
+        rows = []
+    if not rows or any(len(row) != len(rows[0]) for row in rows):
+        raise ParameterError.expected(
+            "--loss", text, 'numbers such as "0,4; 1,1": a row per action, a number per class; or a CSV file'
+        )
+    return rows
+
+
+def _losses_of(path: Path) -> dict[str, dict[str, float]]:
+    """Return the costs in a CSV file: its first column names the actions, the others the classes."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            (_, *classes), *rows = (row for row in csv.reader(file) if row)
+        return {name: dict(zip(classes, map(float, costs), strict=True)) for name, *costs in rows}
+    except (ValueError, UnicodeDecodeError) as error:
+        raise FileError(
+            f"{path} holds no losses: {error}.",
+            hint="a header, as action,fine,fraud, and a row for each action: block,5,0.",
+        ) from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -47,6 +47,10 @@ class Answer(Struct, frozen=True):
     """Where the forecast is a distribution over several points: these. `forecast` is their mean."""
     weights: list[float] | None = None
     """The weights of the points."""
+    action: Any = None
+    """Where the stream has losses: the action to take, of several decisions by their names."""
+    actions: dict[str, Any] | None = None
+    """The weight of each action, where several are advised."""
 
 
 class Receipt(Struct, frozen=True):

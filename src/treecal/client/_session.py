@@ -323,7 +323,8 @@ def _shut_out(error: ServerError) -> str:
 
 
 def _announced(found: Announced) -> Answer:
-    return Answer(found.id, found.forecast, True, True, None, found.round, found.state, found.points, found.weights)
+    given = found.round, found.state, found.points, found.weights, found.action, found.actions
+    return Answer(found.id, found.forecast, True, True, None, *given)
 
 
 def _receipts(settled: list[Settled]) -> list[Receipt]:

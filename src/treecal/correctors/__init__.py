@@ -19,6 +19,7 @@ from treecal.correctors._mixture import History, Mixture
 from treecal.correctors._multicalibrator import Multicalibrator, multicalibration_bound
 from treecal.correctors._names import read_name, saved_names
 from treecal.correctors._newton_kernels import FIRST, Newton
+from treecal.correctors._rationed import Rationed
 from treecal.correctors._recalibrator import PitMap, Recalibrator
 from treecal.correctors._scaling import Scaling
 from treecal.correctors._scaling_kinds import (
@@ -72,6 +73,7 @@ __all__ = [
     "Multicalibrator",
     "PitMap",
     "PlattScaling",
+    "Rationed",
     "Recalibrator",
     "Scaling",
     "Scores",

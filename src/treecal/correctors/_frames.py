@@ -101,7 +101,7 @@ class LocationSpread(Groups):
     >>> import treecal as tc
     >>> load = tc.Cdf(0, 100, points=4)
     >>> LocationSpread(locations=4).fresh(load).key(np.array([0.0, 0.0, 0.5, 1.0]))  # the mean is 62.5
-    (2, -4)
+    (2, -3)
     """
 
     _fields = ("locations",)

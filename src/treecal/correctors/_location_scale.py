@@ -92,9 +92,8 @@ class LocationScale(Corrector):
     >>> import treecal as tc
     >>> rng = np.random.default_rng(0)
     >>> f = tc.LocationScale(tc.Cdf(0, 100))
-    >>> for mean in rng.uniform(30, 70, size=500):
-    ...     x = f.predict({"mean": mean, "sd": 5})
-    ...     f.update(rng.normal(mean + 3, 10))
+    >>> means = rng.uniform(30, 70, size=5000)
+    >>> x = f.update_many({"mean": means, "sd": np.full(5000, 5.0)}, rng.normal(means + 3, 10).clip(0, 100))
     >>> x = f.predict({"mean": 50, "sd": 5})
     >>> round(x.quantile(0.5)), round(x.interval(0.9)[1] - x.interval(0.9)[0])
     (53, 33)

@@ -25,6 +25,7 @@ from treecal.forecasters import (
     Guarded,
     Harmonic,
     Shelf,
+    Tally,
     Tracker,
     TreeCal,
     rates_after,
@@ -337,9 +338,9 @@ class GuardStreams(ColumnStreams):
         points, biases, told, owed, sums = (
             np.empty((n, self._space.dim)) for n in (columns, columns, slots, slots, contexts)
         )
-        longer = np.empty((contexts, self._space.dim), np.int16)
-        visits, slots_of = np.empty(columns), np.empty(columns, np.int32)
-        pages = PageRows(points, biases, visits, slots_of, told, owed, sums, np.empty(contexts), longer)
+        longer: Any = np.empty((contexts, self._space.dim), np.int16)
+        places: Any = np.empty(columns, np.int32)
+        pages = PageRows(points, biases, np.empty(columns), places, told, owed, sums, np.empty(contexts), longer)
         pack(rows, self._pool, pages)
         return pages
 
@@ -419,6 +420,7 @@ class GuardStreams(ColumnStreams):
         eager._now = eager.source, Shelf(self._book, books)  # type: ignore[attr-defined]
         guard.rounds, guard.best = rounds, float(now["best"])
         guard.safe = self._safe.get(s, guard.safe)._fork()
+        assert isinstance(guard.tally, Tally)
         biases = guard.tally.named(pages.told, pages.owed)
         guard.tally = guard.tally._replace(biases=biases, rounds=rounds - safe, closed=float(now["error"]))
         guard._opened()

@@ -3,8 +3,10 @@
 from treecal.forecasters._base import (
     REGISTRY,
     Forecaster,
+    as_measure as as_measure,
     certified as certified,
     checked_space as checked_space,
+    largest_error as largest_error,
     reach as reach,
     register as register,
 )
@@ -19,12 +21,14 @@ from treecal.forecasters._codebook import (
     Codebook,
     Shelf as Shelf,
 )
+from treecal.forecasters._decisions import Decisions
 from treecal.forecasters._guarded.guard import (
     BUDGET as BUDGET,
     Guard as Guard,
     Guarded,
     GuardReport,
     default_safe as default_safe,
+    guarded_measure as guarded_measure,
 )
 from treecal.forecasters._harmonic import (
     Harmonic,
@@ -33,6 +37,7 @@ from treecal.forecasters._harmonic import (
     rates_after as rates_after,
 )
 from treecal.forecasters._recommend import ORDINARY as ORDINARY, Choice, Recommendation, recommend
+from treecal.forecasters._regrets import Regrets as Regrets, balanced as balanced, play_game as play_game
 from treecal.forecasters._running_mean import RunningMean
 from treecal.forecasters._sampled import Sampled, SampleTreeCal
 from treecal.forecasters._simplex_grid import MOST_POINTS as MOST_POINTS, SimplexGrid, points as points
@@ -74,6 +79,7 @@ __all__ = [
     "BinaryGrid",
     "Choice",
     "Codebook",
+    "Decisions",
     "Forecaster",
     "GuardReport",
     "Guarded",

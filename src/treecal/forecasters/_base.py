@@ -21,6 +21,7 @@ from treecal.exceptions import GeometryError, ParameterError, TreeCalError, Unsu
 from treecal.forecast import Forecast
 from treecal.geometry import ConvexSet, Norm, as_norm, own_point, read_outcome
 from treecal.ledger import Ledger
+from treecal.measures import Losses
 from treecal.theory import Certificate
 
 REGISTRY: dict[str, type[Forecaster]] = {}
@@ -210,13 +211,21 @@ class Forecaster(Configured, ABC):
         super().__init_subclass__(**arguments)
         register(REGISTRY, cls)
 
-    def certificate(self, norm: Norm | str, *, rounds: int, after: Ledger | None = None) -> Certificate | None:
+    @property
+    def measure(self) -> Norm | Losses:
+        """What a certificate is of by default: the norm of the error, or the losses of what is advised."""
+        return self.space.default_norm
+
+    def certificate(
+        self, norm: Norm | str | Losses | None = None, *, rounds: int, after: Ledger | None = None
+    ) -> Certificate | None:
         """Return the bound on the error per round that is guaranteed on every sequence; None where none is known.
 
         Parameters
         ----------
         norm
-            The norm of the error. `UnsupportedError` is raised for norms and sets that no proof covers.
+            The norm of the error, by default `measure`; if that is losses, the swap regret of the advice is bounded, in
+            the loss's unit. `UnsupportedError` is raised for norms and sets that no proof covers.
         rounds
             Number of rounds.
         after
@@ -233,9 +242,12 @@ class Forecaster(Configured, ABC):
         >>> round(ledger.error("l1"), 3), round(f.certificate("l1", rounds=500, after=ledger).bound, 3)
         (0.008, 0.063)
         """
-        norm, rounds = as_norm(norm, self.space), whole_number("rounds", rounds, least=1)
-        found = self._certify(norm, rounds) if after is None else self._certify_more(norm, rounds)
-        return certified(found, norm, rounds, self.rounds, self.space, after)
+        of: Any = self.measure if norm is None else as_measure(norm, self.space)
+        rounds = whole_number("rounds", rounds, least=1)
+        if isinstance(of, Losses) and of != self.measure:
+            return None
+        found = self._certify(of, rounds) if after is None else self._certify_more(of, rounds)
+        return certified(found, of, rounds, self.rounds, self.space, after)
 
     def _certify_more(self, norm: Norm, rounds: int) -> Certificate | None:
         """Return the certificate for the rounds so far and so many more."""
@@ -294,7 +306,7 @@ def _copy(value: Any) -> Any:
 
 
 def certified(
-    found: Certificate | None, norm: Norm, rounds: int, learned: int, space: ConvexSet, after: Ledger | None
+    found: Certificate | None, norm: Norm | Losses, rounds: int, learned: int, space: ConvexSet, after: Ledger | None
 ) -> Certificate | None:
     """Return a certificate that is no more than the diameter; after a ledger, for its rounds and so many more.
 
@@ -302,7 +314,7 @@ def certified(
     """
     if found is None:
         return None
-    diameter = float(space.diameter(norm))
+    diameter = largest_error(space, norm)
     bound = min(found.bound, diameter)
     if after is not None:
         if after.space != space or learned not in (0, after.rounds):
@@ -310,10 +322,30 @@ def certified(
                 f"the ledger is one of {after.rounds:,} rounds, and the forecaster has learned {learned:,}.",
                 hint="record every round of the forecaster, or ask a new one.",
             )
-        past = after.error(norm, total=True) if after.rounds else 0.0
+        past = _past(after, norm) if after.rounds else 0.0
         added = (past + rounds * (diameter if learned else bound)) / (after.rounds + rounds)
         bound = min(bound, added) if learned else added
     return replace(found, bound=bound)
+
+
+def as_measure(norm: Norm | str | Losses, space: ConvexSet) -> Norm | Losses:
+    """Return losses as they are, and a norm by its name."""
+    return norm if isinstance(norm, Losses) else as_norm(norm, space)
+
+
+def largest_error(space: ConvexSet, norm: Norm | Losses) -> float:
+    """Return the most that an error per round can be: the set's diameter, or the unit of the losses."""
+    return norm.unit if isinstance(norm, Losses) else float(space.diameter(norm))
+
+
+def _past(ledger: Ledger, norm: Norm | Losses) -> float:
+    """Return the total error of a ledger; of several decisions the greatest regret, in units of its loss's span."""
+    if not isinstance(norm, Losses):
+        return ledger.error(norm, total=True)
+    found = ledger.regret(norm)
+    if norm.names is not None:
+        found = max(found[name] / table.span for name, table in zip(norm.names, norm.tables, strict=True))
+    return float(found * ledger.weight)
 
 
 def checked_space(space: ConvexSet) -> ConvexSet:
@@ -326,8 +358,10 @@ def checked_space(space: ConvexSet) -> ConvexSet:
     return space
 
 
-def reach(space: ConvexSet, norm: Norm | str) -> float:
-    """Return the set's diameter, or where that is not known a greater number: that of the box around it."""
+def reach(space: ConvexSet, norm: Norm | str | Losses) -> float:
+    """Return the most that a round can add to the error: the set's diameter, or where that is not known its box's."""
+    if isinstance(norm, Losses):
+        return norm.unit
     norm = as_norm(norm, space)
     try:
         return float(space.diameter(norm))

@@ -40,6 +40,7 @@ from treecal.geometry._outcomes import (
     read_forecast,
     read_outcome,
     read_point,
+    renormalised,
     rounding,
     valid_forecasts,
     without_negatives,

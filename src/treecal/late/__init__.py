@@ -7,6 +7,7 @@ from treecal.late._revisions import Lead
 # isort: off
 from treecal.late._arrivals import VOID, Arrival, Outcome, Standing, briefs
 from treecal.late._pool import Opening, Pool, Thing, announce, ask, divided, lessons
+from treecal.late._revisions import Revisions
 from treecal.late._snapshot import packed, unpacked
 # isort: on
 

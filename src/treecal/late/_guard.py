@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
@@ -10,9 +11,10 @@ import numpy as np
 from treecal._states import Resume, check_array, check_count, check_names
 from treecal._typing import Array
 from treecal.exceptions import SnapshotError
-from treecal.forecast import Forecast, uniform
+from treecal.forecast import DecisionForecast, Forecast, uniform
 from treecal.forecasters import Codebook, Forecaster, Guard, Guarded, Shelf
 from treecal.geometry import Norm
+from treecal.measures import Losses
 from treecal.theory import Certificate
 
 MARGIN = 1.1
@@ -54,8 +56,11 @@ class LateGuard:
         """Number of outcomes learned."""
         return self.source.rounds
 
-    def offer(self, flying: list[Array], copies: int) -> Array | None:
-        """Return the eager part's forecast, given those that are open; None if one of the copies has to forecast."""
+    def offer(self, flying: Callable[[], list[Array]], copies: int) -> Array | None:
+        """Return the eager part's forecast, given those that are open, which are looked up only if need be.
+
+        None if one of the copies has to forecast.
+        """
         guard = self._guard
         more = (copies - 1) * max(0.0, guard.credit - guard.diameter)
         if guard.tally.total + guard.diameter > guard.allowed + more:
@@ -64,13 +69,13 @@ class LateGuard:
         if self._shelf is None:
             return q
         choice = self._shelf.choice((self.source, self._shelf), lambda: q)
-        if choice.new and flying:
-            near = self._shelf.book.nearest(self._shelf.books, q, np.array(flying), MARGIN)
+        if choice.new and (points := flying()):
+            near = self._shelf.book.nearest(self._shelf.books, q, np.array(points), MARGIN)
             if near is not None:
-                return flying[near]
+                return points[near]
         return self._shelf.point(choice)
 
-    def learn(self, copy: Forecaster | None, outcome: Array) -> None:
+    def learn(self, copy: object, outcome: Array) -> None:
         """Learn the outcome of a round, given the copy that announced in it, if one of ours did."""
         source = self.source._fork()
         source._learn(outcome)
@@ -112,6 +117,11 @@ class LateSafe(Forecaster):
         self._eager = 0
 
     @property
+    def measure(self) -> Norm | Losses:
+        """What the guard bounds."""
+        return self._guard.norm
+
+    @property
     def rounds(self) -> int:
         """Number of outcomes learned, the eager part's rounds among them."""
         return self.safe.rounds + self._eager
@@ -132,7 +142,8 @@ class LateSafe(Forecaster):
     def _announce(self) -> Forecast:
         if self.point is None:
             return self.safe.predict()
-        return Forecast.trusted(self.point[None], uniform(1), None, self.space)
+        x, norm = Forecast.trusted(self.point[None], uniform(1), None, self.space), self._guard.norm
+        return DecisionForecast(x, norm) if isinstance(norm, Losses) else x
 
     def _learn(self, outcome: Array) -> None:
         if self.point is None:
@@ -140,7 +151,7 @@ class LateSafe(Forecaster):
         else:
             self._eager += 1
 
-    def _certify(self, norm: Norm, rounds: int) -> Certificate | None:
+    def _certify(self, norm: Norm | Losses, rounds: int) -> Certificate | None:
         return self.safe.certificate(norm, rounds=rounds) if norm == self._guard.norm else None
 
     def get_state(self) -> dict[str, Any]:

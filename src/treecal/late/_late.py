@@ -36,6 +36,7 @@ from treecal.late._revisions import Lead, Revisions
 from treecal.late._rounds import Counts, Pending, Rounds, refusal
 from treecal.late._snapshot import resumed, state_of
 from treecal.ledger import Ledger
+from treecal.measures import Losses
 from treecal.theory import Certificate
 
 
@@ -130,7 +131,7 @@ class Late(Locked, Configured):
         counted here. A new one is for show: no copy is made of it.
         """
         rounds = self._rounds
-        if rounds.pool is None and rounds.front is not None:
+        if rounds.pool is None and isinstance(rounds.front, Thing):
             return rounds.front
         if self._shown is None:
             self._shown = deepcopy(self._thing)
@@ -203,7 +204,7 @@ class Late(Locked, Configured):
             return scored[0].report() if len(scored) == 1 else merged_report(scored)
 
     def certificate(
-        self, norm: Norm | str, *, rounds: int | None = None, outstanding: int | None = None
+        self, norm: Norm | str | Losses, *, rounds: int | None = None, outstanding: int | None = None
     ) -> Certificate | None:
         """Return the bound on the error per round that holds whatever the outcomes and delays; None where none does.
 
@@ -212,7 +213,7 @@ class Late(Locked, Configured):
         Parameters
         ----------
         norm
-            The norm of the error.
+            The norm of the error; or the losses of what is guarded, for the swap regret of its advice.
         rounds
             For so many rounds, from the first; by default for those learned so far, with the copies that learned them:
             `Σ_c U(n_c)/n`.

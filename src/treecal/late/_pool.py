@@ -16,9 +16,10 @@ from treecal._typing import Array
 from treecal.correctors import Corrector, Group, GuardedCorrector, announce_valid, learn_valid
 from treecal.exceptions import ParameterError
 from treecal.forecast import Forecast
-from treecal.forecasters import Forecaster, Guarded, Sampled
-from treecal.geometry import Norm, as_norm
+from treecal.forecasters import Forecaster, Guarded, Sampled, as_measure, largest_error
+from treecal.geometry import Norm
 from treecal.late._guard import LateGuard, LateSafe
+from treecal.measures import Losses
 from treecal.theory import Certificate
 
 Thing = Forecaster | Corrector
@@ -86,7 +87,8 @@ def ask(front: Front | None, pool: Pool | None, forecast: Array | None, group: G
         copy = redrawn(copy)
     inner = None
     if isinstance(front, LateGuard):
-        copy = copy.announcing(front.offer(pool.open_points(leaving), max(len(pool.copies), number + 1)))
+        assert isinstance(copy, LateSafe)
+        copy = copy.announcing(front.offer(partial(pool.open_points, leaving), max(len(pool.copies), number + 1)))
     elif front is not None:
         inner = announce(front, forecast, group).mean
     return Opening(announce(copy, forecast if inner is None else inner, group), inner, number, copy)
@@ -171,7 +173,7 @@ class Pool:
         self.holders.pop(number, None)
         heappush(self._free, (-self.copies[number].rounds, number))
 
-    def certify(self, norm: Norm | str) -> Certificate | None:
+    def certify(self, norm: Norm | str | Losses) -> Certificate | None:
         """Return the bound for the rounds so far, `Σ_c U(n_c)/n`; under a guard with what it may add."""
         learned = sum(copy.rounds for copy in self.copies)
         own = [copy.safe.rounds if isinstance(copy, LateSafe) else copy.rounds for copy in self.copies]
@@ -185,23 +187,23 @@ class Pool:
             why = found.why
         why = ""
         for rounds, count in copies.items():
-            found = _bound(self.thing, as_norm(norm, self.thing.space), rounds)
+            found = _bound(self.thing, as_measure(norm, self.thing.space), rounds)
             if found is None:
                 return None
             total += count * rounds * found.bound
             why = found.why
         if not learned:
             raise ParameterError("no round is learned, so there is no error to bound.", hint="pass rounds=.")
-        total = min(total, learned * self._worst(as_norm(norm)))
+        total = min(total, learned * self._worst(as_measure(norm, self.thing.space)))
         return Certificate(total / learned, f"{len(self.copies)} copies: {why}")
 
-    def foresee(self, norm: Norm | str, rounds: int, outstanding: int) -> Certificate | None:
+    def foresee(self, norm: Norm | str | Losses, rounds: int, outstanding: int) -> Certificate | None:
         """Return the bound for so many rounds, whoever of so many copies gets them.
 
         The worst division of the rounds is at most `k·Û(rounds/k)`, with `Û` the least concave function above `U`.
         `U` is read at some numbers of rounds and is taken to be non-decreasing, as every guard takes it to be.
         """
-        norm = as_norm(norm, self.thing.space)
+        norm = as_measure(norm, self.thing.space)
         copies = min(outstanding, rounds)
         found = _bound(self.thing, norm, rounds)
         if found is None:
@@ -219,11 +221,11 @@ class Pool:
         most = (guard + copies * float(np.interp(rounds / copies, hull[:, 0], hull[:, 1]))) / rounds
         return Certificate(min(most, self._worst(norm)), f"{copies} copies: {found.why}")
 
-    def _worst(self, norm: Norm) -> float:
-        return float(self.thing.space.diameter(norm))
+    def _worst(self, norm: Norm | Losses) -> float:
+        return largest_error(self.thing.space, norm)
 
 
-def _bound(thing: Thing, norm: Norm, rounds: int) -> Certificate | None:
+def _bound(thing: Thing, norm: Norm | Losses, rounds: int) -> Certificate | None:
     if isinstance(thing, Forecaster | GuardedCorrector):
         return thing.certificate(norm, rounds=rounds)
     return None

@@ -65,6 +65,15 @@ class Revisions:
             self._opened = {each: time for each, time in self._opened.items() if each in pending}
             self._most = 2 * len(self._opened) + 1000
 
+    def last(self, named: Id) -> Array | None:
+        """Return the forecast that a pending round was revised to last; None if it was not."""
+        said = self._said.get(named)
+        return None if said is None else said[-1][1]
+
+    def drop(self, named: Id) -> None:
+        """Forget a round whose outcome will not be learned."""
+        self._said.pop(named, None)
+
     def score(self, named: Id, outcome: Array, now: float | None) -> None:
         """Score all that was announced for a round whose outcome is here."""
         said = self._said.pop(named, [])

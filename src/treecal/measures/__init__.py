@@ -6,6 +6,7 @@ Every measure is a function of forecasts `P`, `(n, d)` or `(n,)` for class 1 of 
 
 from treecal.measures._calibration import debiased_ece, ece, mce, resolution
 from treecal.measures._cells import MOST_BINS, bin_edges, bin_of, bin_sql
+from treecal.measures._decision_curve import DecisionCurve, decision_curve, v_calibration_error
 from treecal.measures._few import (
     Estimate,
     Labels,
@@ -23,6 +24,7 @@ from treecal.measures._intervals import chance, interval
 from treecal.measures._laws import Laws, Members, Moments, Quantiles, pinball_losses, read_laws
 from treecal.measures._levels import Chance, Interval, largest_surprise, mean_interval
 from treecal.measures._log import read_forecasts
+from treecal.measures._losses import Action as Action, Losses, LossTable as LossTable
 from treecal.measures._numbers import (
     CrpsParts,
     coverage,
@@ -34,7 +36,7 @@ from treecal.measures._numbers import (
     sharpness,
     up_to,
 )
-from treecal.measures._payoff import Payoff, best_actions, payoff_loss, read_loss
+from treecal.measures._payoff import ActionPayoff, Payoff, best_actions, payoff_loss
 from treecal.measures._placed import NumberVerdict, Placed
 from treecal.measures._reliability import Bins, Luck, bin_class, bin_rows, classwise_ece, mean_gap
 from treecal.measures._sample_size import SampleSize, sample_size, smallest_effect
@@ -43,14 +45,17 @@ from treecal.measures._verdict import NEARLY, SOMEWHAT, TELL, Advice, Verdict, o
 
 # Names that are imported and not listed are for the other rooms of the package.
 __all__ = [
+    "ActionPayoff",
     "Advice",
     "Bins",
     "Chance",
     "CrpsParts",
+    "DecisionCurve",
     "Estimate",
     "GapSums",
     "Interval",
     "LabelWeights",
+    "Losses",
     "Luck",
     "NumberVerdict",
     "Payoff",
@@ -65,6 +70,7 @@ __all__ = [
     "crps",
     "crps_parts",
     "debiased_ece",
+    "decision_curve",
     "ece",
     "estimate",
     "few_labels",
@@ -84,4 +90,5 @@ __all__ = [
     "skill",
     "smallest_effect",
     "smooth_calibration_error",
+    "v_calibration_error",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -15,6 +16,7 @@ from treecal._validate import finite_array
 from treecal.exceptions import LossError, ParameterError
 from treecal.measures._levels import Chance, Interval, unseen
 from treecal.measures._log import Parts, measured, sum_by
+from treecal.measures._losses import Action
 
 _MOST = 1 << 24
 _RARE = 1 << 22
@@ -107,6 +109,53 @@ class PayoffParts(Parts):
 
 
 @dataclass(frozen=True, eq=False)
+class ActionPayoff:
+    """What was done with one action.
+
+    Attributes
+    ----------
+    action
+        Its name.
+    rows
+        The weight of the rows in which the forecast called for it.
+    cost
+        What it cost in them, per row; NaN without rows.
+    better
+        The name of the action that would have cost least in them: itself, unless another would have cost less.
+    saved
+        What that would have saved, per row of this action, with an interval.
+    chance
+        What would be saved if the forecasts were right.
+
+    Examples
+    --------
+    >>> umbrella = np.array([[0, 4], [1, 1]])
+    >>> payoff = Payoff(umbrella, np.array([[50, 50], [0, 0]]), np.array([[80, 20], [0, 0]]), names=("go", "take it"))
+    >>> [(each.action, each.rows, each.better, each.saved.value) for each in payoff.actions]
+    [('go', 100.0, 'take it', 1.0), ('take it', 0.0, 'take it', 0.0)]
+    """
+
+    action: Action
+    rows: float
+    cost: float
+    better: Action
+    saved: Interval
+    chance: Chance
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as JSON values; there is no cost without rows."""
+        return {
+            "action": self.action,
+            "rows": self.rows,
+            "cost": self.cost if self.rows else None,
+            "better": self.better,
+            "saved": self.saved.value,
+            "interval": [self.saved.low, self.saved.high],
+            "chance": {"mean": self.chance.mean, "p_value": self.chance.p_value(self.saved.value)},
+        }
+
+
+@dataclass(frozen=True, eq=False)
 class Payoff:
     """What acting on forecasts cost, from counts of actions and outcomes, which add up over parts of a log.
 
@@ -120,6 +169,8 @@ class Payoff:
         The sum of the forecasts of the rows of each action, `(actions, d)`.
     worth
         How many rows of equal weight a weight of 1 is worth.
+    names
+        The names of the actions; by default their numbers.
 
     Examples
     --------
@@ -138,6 +189,23 @@ class Payoff:
     counts: Array
     expected: Array
     worth: float = 1.0
+    names: tuple[Action, ...] = ()
+
+    @cached_property
+    def actions(self) -> list[ActionPayoff]:
+        """What was done with each action, and what the best other one would have saved."""
+        names = self.names or tuple(range(len(self.loss)))
+        found = []
+        for a, (name, better) in enumerate(zip(names, self.better, strict=True)):
+            rows = float(self.counts[a].sum())
+            if not rows:
+                nothing = Interval(0.0, 0.0, 0.0, 0.9, "no rows")
+                found.append(ActionPayoff(name, 0.0, math.nan, name, nothing, Chance(np.zeros(1))))
+                continue
+            own = (np.arange(len(names)) == a)[:, None]
+            alone = Payoff(self.loss, self.counts * own, self.expected * own, self.worth)
+            found.append(ActionPayoff(name, rows, alone.cost, names[better], alone.interval(), alone.chance))
+        return found
 
     @property
     def cost(self) -> float:
@@ -199,10 +267,7 @@ class Payoff:
             "loss": self.value,
             "interval": [interval.low, interval.high],
             "chance": {"mean": self.chance.mean, "p_value": self.chance.p_value(self.value)},
-            "actions": [
-                {"rows": float(row.sum()), "better": better}
-                for row, better in zip(self.counts, self.better, strict=True)
-            ],
+            "actions": [each.to_dict() for each in self.actions],
         }
 
 

@@ -3,7 +3,7 @@
 `reliability`, `likeliest` and `interval_tree` return what some of them show, and need no matplotlib.
 """
 
-from treecal.plots._audit import draw_audit, plot_audit, plot_windows
+from treecal.plots._audit import draw_audit, plot_audit, plot_decisions, plot_windows
 from treecal.plots._ledger import heaviest, plot_error_over_time, plot_ternary
 from treecal.plots._numbers import plot_coverage, plot_fan, plot_numbers, plot_pit
 from treecal.plots._race import plot_errors, plot_ranking, plot_scores, plot_times
@@ -23,6 +23,7 @@ __all__ = [
     "likeliest",
     "plot_audit",
     "plot_coverage",
+    "plot_decisions",
     "plot_error_over_time",
     "plot_errors",
     "plot_fan",

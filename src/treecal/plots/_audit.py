@@ -1,18 +1,20 @@
-"""The diagrams of an audit: the most likely class beside the classes of largest error, and one window after another."""
+"""The diagrams of an audit, class by class and window after window; and decision curves."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from treecal._typing import Array
 from treecal.exceptions import ParameterError
+from treecal.measures import DecisionCurve
 from treecal.monitor import Alarm
 from treecal.plots._reliability import KEYS, Key, draw_bins, draw_panel, error_words, frame, show_keys, subtitle
 from treecal.plots._sources import TOP, Audited, Calibrated, bins_of, whole_of
-from treecal.plots._style import BLUE, GREY, VERMILION, axes, class_title, matplotlib, short
+from treecal.plots._style import BLUE, GREY, VERMILION, axes, class_title, matplotlib, plain, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -204,3 +206,57 @@ def _name_windows(ax: Any, keys: list[tuple[Any, ...]]) -> None:
         label.set(parse_math=False, fontsize="small")
         if long:
             label.set(rotation=45, ha="right", rotation_mode="anchor")
+
+
+def plot_decisions(
+    curves: DecisionCurve | Mapping[str, DecisionCurve],
+    *,
+    show: Literal["net benefit", "cost", "regret"] = "net benefit",
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw what deciding by forecasts gains or costs, at every threshold: decision curves, or cost curves.
+
+    Beside each forecaster stand those who say yes to all rows, and to none; a forecaster below the better of them is
+    worth nothing to whoever has that threshold.
+
+    Parameters
+    ----------
+    curves
+        What `treecal.measures.decision_curve` returns; or a dictionary of several of the same rows, by name.
+    show
+        The net benefit, as medicine draws it; the cost; or the regret.
+    ax
+        Where to draw; by default on a new figure.
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> from treecal.measures import decision_curve
+    >>> rng = np.random.default_rng(0)
+    >>> p = rng.random(1000)
+    >>> curve = decision_curve(p, rng.random(1000) < p)
+    >>> ax = plot_decisions({"model": curve}, ax=Figure().subplots())
+    >>> [text.get_text() for text in ax.get_legend().get_texts()]
+    ['model', 'yes to all', 'yes to none']
+    """
+    several = dict(curves) if isinstance(curves, Mapping) else {"forecasts": curves}
+    if not several:
+        raise ParameterError("curves is an empty dictionary, so there is nothing to draw.")
+    if show not in (shown := ("net benefit", "cost", "regret")):
+        raise ParameterError.expected("show", show, f"one of {', '.join(shown)}")
+    ax = axes(ax)
+    first = next(iter(several.values()))
+    for name, curve in several.items():
+        lines = {"net benefit": curve.net_benefit, "cost": curve.cost, "regret": curve.regret}
+        ax.plot(curve.threshold, lines[show], label=short(name))
+    none = np.zeros_like(first.threshold)
+    all_rows = {"net benefit": (first.net_benefit_of_all, none), "cost": (first.always, first.never)}
+    for line, name, style in zip(all_rows.get(show, ()), ("yes to all", "yes to none"), ("--", ":"), strict=False):
+        ax.plot(first.threshold, line, style, color=GREY, label=name)
+    if show == "net benefit":
+        most = max(float(curve.net_benefit.max()) for curve in several.values())
+        ax.set_ylim(-0.1 * max(most, 0.01), 1.1 * max(most, 0.01))  # yes to all falls without end
+    ax.set_xlabel("threshold")
+    ax.set_ylabel(f"{show} per row")
+    plain(ax.legend())
+    return ax

@@ -337,9 +337,9 @@ def _advice(forecaster: Forecaster | Corrector) -> str | None:
 
 
 def _guard(forecaster: Forecaster | Corrector) -> GuardReport | None:
-    if isinstance(forecaster, Guarded):
-        return forecaster.report()
-    return forecaster.guard() if isinstance(forecaster, GuardedCorrector) else None
+    if not isinstance(forecaster, Guarded | GuardedCorrector) or forecaster.losses is not None:
+        return None  # the regret of advice is no error of forecasts
+    return forecaster.report() if isinstance(forecaster, Guarded) else forecaster.guard()
 
 
 def _tree(forecaster: Forecaster | Corrector, outcomes: Array) -> IntervalTree | None:

@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 
 from treecal._typing import Array
+from treecal.forecast import DecisionForecast
 from treecal.geometry import Simplex
 from treecal.late import Arrival as Status, Opening, Outcome, Standing
 from treecal.serve import _wire as wire
@@ -275,6 +276,7 @@ class Books:
         first: dict[str, int] = {}
         models: list[Array | None] = []
         texts: list[str] = []
+        revisions: list[tuple[int, Round]] = []
         for i, each in enumerate(new):
             models.append(model_of(player, each, where[i]))
             texts.append(tags_of(kept.config, each, where[i]))
@@ -284,6 +286,9 @@ class Books:
             j = first.setdefault(each.id, i)
             again = known.get(each.id)
             asked = (_bytes(models[i]), texts[i], each.due)
+            if kept.config.revises and again is not None and self._revises(kept, again, asked, each.used, where[i]):
+                revisions.append((i, again))
+                continue
             if (again is not None and asked != (again.model, again.tags, again.due)) or (
                 j < i and (*asked, each.used) != (_bytes(models[j]), texts[j], new[j].due, new[j].used)
             ):
@@ -305,10 +310,13 @@ class Books:
         for _, row in marked:  # the answer was too late for whoever asked; before a new round may make this one void
             arrival = LogEntry(player.arrivals + 1, "used", row.round, self._now(), None, None)
             self._record(name, player, arrival, row)
+        if revisions:
+            self._revise(kept, player, [(row, _bytes(models[i])) for i, row in revisions])
+        known |= {row.id: player.latest(row) for _, row in revisions}
         openings = self._openings(player, [new[i] for i in fresh], [models[i] for i in fresh])
         rounds = self._open(kept, player, [(new[i], models[i], texts[i]) for i in fresh], openings)
         known |= {each.id: each for each in rounds}
-        if rounds or marked:
+        if rounds or marked or revisions:
             self._tell("forecast", name, rounds=player.rounds, pending=player.pending)
             self._save_if_due(name, player)
         # By what the body says, so that it has the same answer before and after the model's forecast was used.
@@ -316,6 +324,27 @@ class Books:
             announced(player, known[each.id]._replace(marked=int(each.used)), named=isinstance(each.p, dict))
             for each in new
         ]
+
+    def _revises(self, kept: StreamRow, row: Round, asked: tuple[Any, ...], used: bool, where: str) -> bool:
+        """Return whether a forecast under a known id revises it, or refuse what cannot be revised."""
+        model, *others = asked
+        if model == row.model:
+            return False
+        if others != [row.tags, row.due] or used:
+            hint = "a revision has the same tags and due as the forecast, and another p."
+            problem = f"id {row.id!r} has other tags, or is due at another time."
+            raise Refusal("conflict", problem, hint=hint, at=f"{where}id")
+        if self._past(kept, [row]):
+            raise Refusal("conflict", f"id {row.id!r} has its outcome.", hint="it cannot be revised.", at=f"{where}id")
+        return True
+
+    def _revise(self, kept: StreamRow, player: Player, new: Sequence[tuple[Round, bytes | None]]) -> None:
+        now = self._now()
+        for row, model in new:
+            entry = LogEntry(player.arrivals + 1, "revised", row.round, now, None, model)
+            raised = player.revised(entry, row)
+            self.store.run("add_arrival", [(kept.stream, *entry)])
+            self._raise(kept, [(player.arrivals, each) for each in raised], now)
 
     def _openings(
         self, player: Player, new: Sequence[wire.NewForecast], models: Sequence[Array | None]
@@ -460,7 +489,7 @@ class Books:
         found: dict[int, Standing] = {}
         rows = self.store.each("arrivals_of_round", [(kept.stream, each.round) for each in closed])
         for number, kind, _, class_, point in rows:
-            if kind == "used":
+            if kind in ("used", "revised"):
                 continue
             standing = found.setdefault(number, Standing(kind != "outcome"))
             if kind != "void":
@@ -536,7 +565,12 @@ def announced(player: Player, each: Round, *, named: bool) -> wire.Announced:
         x = each.forecast(player.space)
         points = x.points.tolist()
         weights = x.weights.tolist()
-    return wire.Announced(each.id, each.round, forecast, each.state.hex(), points, weights)
+    action = actions = None
+    if player.losses is not None:
+        advice = DecisionForecast(each.forecast(player.space), player.losses)
+        action = advice.action
+        actions = {str(name): weight for name, weight in advice.actions.items()} if each.several() else None
+    return wire.Announced(each.id, each.round, forecast, each.state.hex(), points, weights, action, actions)
 
 
 def wire_alarm(name: str, watched: str, at: float, body: dict[str, Any]) -> wire.Alarm:

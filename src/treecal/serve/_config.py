@@ -61,6 +61,9 @@ def thing_of(new: NewStream, space: ConvexSet) -> Thing | None:
     """Return the corrector or forecaster of a stream, or refuse; None where the model's forecasts are announced."""
     if new.corrector is not None and new.forecaster is not None:
         raise Refusal("invalid", "expected a corrector or a forecaster, and both are given.", at="forecaster")
+    if new.revises and (new.corrector is not None or new.forecaster is not None):
+        hint = "leave both out: the model's forecasts are kept, scored and watched as they are."
+        raise Refusal("invalid", "forecasts that are corrected are not revised.", hint=hint, at="revises")
     stray = sorted(set(new.group) - set(new.tags))
     if stray or len(set(new.tags)) < len(new.tags) or len(set(new.group)) < len(new.group):
         problem = f"group has {stray[0]!r}, which is none of the tags." if stray else "a tag is there twice."

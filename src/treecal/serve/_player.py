@@ -17,6 +17,7 @@ from treecal.auditing import AuditRows, BinCounts, tally
 from treecal.correctors import (
     Batch,
     Corrector,
+    GuardedCorrector,
     Round as Scored,
     Sums,
     Tallies,
@@ -27,8 +28,9 @@ from treecal.correctors import (
 )
 from treecal.exceptions import SnapshotError
 from treecal.forecast import Forecast, uniform
+from treecal.forecasters import Forecaster, Guarded
 from treecal.geometry import Simplex
-from treecal.late import Opening, Outcome, Pool, announce, ask, divided, lessons, packed, unpacked
+from treecal.late import Opening, Outcome, Pool, Revisions, announce, ask, divided, lessons, packed, unpacked
 from treecal.monitor import Alarm
 from treecal.serve._config import LIMIT, made, made_of, packed as snapshot, read_parts, space_of
 from treecal.serve._refusals import Refusal
@@ -93,6 +95,8 @@ class Player:
         The groups of the rounds.
     state
         The hash of the log.
+    losses
+        What each action costs, if advice is guarded.
     """
 
     def __init__(self, config: NewStream, parts: str | None = None) -> None:
@@ -102,6 +106,8 @@ class Player:
         self.front, copied = (None, None) if self.thing is None else divided(self.thing)
         self.pool = None if copied is None else Pool(copied)
         self.limit = config.limit if config.limit is not None or self.pool is None else LIMIT
+        guarded = isinstance(self.thing, Guarded | GuardedCorrector)
+        self.losses = self.thing.losses if guarded else None  # type: ignore[union-attr]
         self.cells: dict[str, BinCounts] = {}
         if isinstance(self.space, Simplex):
             roles = ("announced",) if config.forecaster is not None else ("model", "announced")
@@ -109,6 +115,7 @@ class Player:
         self.tallies = Tallies(self.space)
         self.sums = self.tallies.new()
         self._unscored: list[Unscored] = []
+        self.revisions = Revisions(self.space)
         self.marks: list[CurvePoint] = []
         self.groups: dict[Hashable, None] = {}
         self.rounds = self.arrivals = self.learned = self.late = self.void = self.amended = 0
@@ -136,6 +143,7 @@ class Player:
             if len(models) == 1:
                 return [Opening(announce(self.front, models[0], groups[0]))]
             return [Opening(x) for x in announce_many_valid(self.front, np.array(models), groups)]
+        assert isinstance(self.front, Forecaster)
         return [Opening(self.front.predict()) for _ in models]
 
     def take(self, model: Array | None, group: Hashable, holder: int) -> Opening:
@@ -160,6 +168,35 @@ class Player:
         if self.config.group:
             self.groups[each.group(self.config.group)] = None
 
+    def revised(self, each: LogEntry, row: Round) -> list[Raised]:
+        """Take another forecast of a round that awaits its outcome; return the alarms that this raised."""
+        assert each.point is not None
+        assert row.model is not None
+        before = {name: monitor.alarm for name, monitor in self.monitors.items()}
+        earlier = self.revisions.last(row.round)
+        earlier = np.frombuffer(row.model) if earlier is None else earlier
+        now = np.frombuffer(each.point)
+        groups = self._groups([row])
+        for monitor in self.monitors.values():
+            monitor.learn_valid(earlier[None], now[None], groups)
+        self.revisions.opened(row.round, row.at, ())
+        self.revisions.note(row.round, each.at, earlier, now)
+        self.arrivals = each.arrival
+        self.state = each.chained(self.state)
+        self.last = each.at
+        return self._raised(before)
+
+    def latest(self, row: Round) -> Round:
+        """Return a round with the forecast that it was revised to last."""
+        last = self.revisions.last(row.round)
+        if last is None:
+            return row
+        return row._replace(model=last.tobytes(), announced=last.tobytes())
+
+    def _raised(self, before: dict[str, Alarm | None]) -> list[Raised]:
+        alarms = ((name, monitor.alarm) for name, monitor in self.monitors.items())
+        return [Raised(name, alarm) for name, alarm in alarms if alarm is not None and before[name] is None]
+
     def closed(self, each: LogEntry, row: Round | None = None) -> None:
         """Count an arrival that is not learned, with its round: a late outcome, a void round and so on."""
         self.arrivals = each.arrival
@@ -175,6 +212,7 @@ class Player:
                 monitor.reset()
         elif each.kind in ("late", "void"):
             setattr(self, each.kind, getattr(self, each.kind) + 1)
+            self.revisions.drop(each.round)
             copy = None if row is None else self._copy(row)
         elif each.kind == "used" and row is not None and not self._is_older(row):
             copy = row.copy
@@ -227,10 +265,10 @@ class Player:
             if self.learned == next_checkpoint(self.learned - 1):
                 self.marks.append(self.mark())
             start = end
-        alarms = ((name, monitor.alarm) for name, monitor in self.monitors.items())
-        return [Raised(name, alarm) for name, alarm in alarms if alarm is not None and before[name] is None]
+        return self._raised(before)
 
     def _learn(self, rounds: Sequence[Round], arrivals: Sequence[LogEntry], outcomes: Sequence[Outcome]) -> None:
+        rounds = [self.latest(each) for each in rounds] if self.revisions else rounds
         X, P, Y, classes = arrays(rounds, outcomes, self.space.dim)
         groups = self._groups(rounds)
         self._teach(rounds, P, X, Y, groups)
@@ -238,6 +276,9 @@ class Player:
             watched = X if P is None or name == "announced" else P
             monitor.learn_valid(watched, Y, groups)
         self._score(rounds, P, X, Y, classes)
+        if self.revisions:
+            for each, y in zip(arrivals, Y, strict=True):
+                self.revisions.score(each.round, y, each.at)
         for each in arrivals:
             self.state = each.chained(self.state)
         self.learned += len(rounds)
@@ -342,6 +383,8 @@ class Player:
             "cells": {role: cells._asdict() for role, cells in self.cells.items()},
             "monitors": {name: monitor.get_state() for name, monitor in self.monitors.items()},
         }
+        if self.revisions:
+            state["revisions"] = self.revisions.state()
         if self.front is not None:
             state["front"] = self.front.get_state()
         if self.pool is not None:
@@ -359,6 +402,8 @@ class Player:
         self.marks = [CurvePoint(*row) for row in state["marks"].tolist()]
         self.sums = self.tallies.checked(state["scores"], self.learned)
         self.cells = {role: BinCounts(**{k: v.copy() for k, v in state["cells"][role].items()}) for role in self.cells}
+        if "revisions" in state:
+            self.revisions = self.revisions.resumed(state["revisions"], range(1, self.rounds + 1))
         for name, monitor in self.monitors.items():
             monitor.set_state(state["monitors"][name])
         if self.front is not None:

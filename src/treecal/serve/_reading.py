@@ -85,6 +85,7 @@ def stream(picture: Picture, reader: Reader, now: float, verdicts: Verdicts) -> 
         found.get("model"),
         monitors,
         picture.last or None,
+        [wire.LeadTime(*lead[:-1], None if math.isnan(lead.too_sure) else lead.too_sure) for lead in picture.leads],
     )
 
 
@@ -126,6 +127,9 @@ def _advice(picture: Picture, role: str, verdict: Verdict) -> str:
 def _outlook(picture: Picture) -> str:
     """Return what to expect of a stream that forecasts by itself: it has no model to correct."""
     bound = picture.marks[-1].guarantee if picture.marks else math.nan
+    assert picture.kept.config.forecaster is not None
+    if "losses" in picture.kept.config.forecaster.options:
+        return "It forecasts by itself, and the swap regret of its advice is bounded: docs/explanation/decisions.md."
     learned = picture.counts.learned
     if math.isnan(bound):
         return "It forecasts by itself, without a guarantee: what it has learned so far is all it knows."
@@ -156,10 +160,10 @@ def record(kept: StreamRow, reader: Reader, named: str) -> wire.Record:
     outcome = settled = None
     amendments = []
     for _, kind, at, class_, point in reader.query("arrivals_of_round", kept.stream, each.round):
+        if kind in ("used", "revised"):
+            continue
         brief = outcome_of(class_, point)
         plain = None if brief == VOID else plain_outcome(space, brief)
-        if kind == "used":
-            continue
         if kind == "amended" and plain is not None:
             amendments.append(wire.Amendment(at, plain))
         elif status == "pending":

@@ -12,7 +12,7 @@ import numpy as np
 
 from treecal.auditing import BinCounts
 from treecal.exceptions import FileError, TreeCalError
-from treecal.late import Opening
+from treecal.late import Lead, Opening
 from treecal.monitor import Alarm
 from treecal.serve._config import OtherVersionError, unpacked
 from treecal.serve._player import CurvePoint, Player
@@ -121,6 +121,8 @@ def replay(
         learn()
         if entry.kind == "changed":
             change(reader, stream, player, entry)
+        elif entry.kind == "revised" and row is not None:
+            player.revised(entry, row)
         else:
             player.closed(entry, row)
     learn()
@@ -271,6 +273,7 @@ class Picture(NamedTuple):
     cells: dict[str, BinCounts]
     monitors: dict[str, MonitorStanding]
     marks: list[CurvePoint]
+    leads: list[Lead]
 
 
 def picture_of(kept: StreamRow, player: Player) -> Picture:
@@ -286,5 +289,14 @@ def picture_of(kept: StreamRow, player: Player) -> Picture:
         for name, each in player.monitors.items()
     }
     return Picture(
-        kept, player.counts, player.arrivals, player.state.hex(), player.last, played, cells, monitors, marks
+        kept,
+        player.counts,
+        player.arrivals,
+        player.state.hex(),
+        player.last,
+        played,
+        cells,
+        monitors,
+        marks,
+        player.revisions.leads(),
     )

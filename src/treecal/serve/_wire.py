@@ -43,7 +43,7 @@ class Part(Struct, forbid_unknown_fields=True, frozen=True):
     """A corrector or forecaster by its registered name, with options for its constructor."""
 
     name: str
-    options: dict[str, bool | int | float | str | None] = {}
+    options: dict[str, bool | int | float | str | list[Any] | dict[str, Any] | None] = {}
 
 
 class Watch(Struct, forbid_unknown_fields=True, frozen=True):
@@ -83,6 +83,9 @@ class NewStream(Struct, forbid_unknown_fields=True, frozen=True, omit_defaults=T
     """The most rounds that may await their outcomes: beyond it the oldest is void."""
     keep: Days | None = None
     """Days for which rounds are kept, whole ones in UTC: then they are deleted. Without it, those of the server."""
+    revises: bool = False
+    """Whether another forecast under an id that awaits its outcome revises it: then it is watched at once. Only where
+    the model's forecasts are announced as they are."""
 
 
 class StreamChange(Struct, forbid_unknown_fields=True, frozen=True):
@@ -146,6 +149,10 @@ class Announced(Struct, frozen=True, omit_defaults=True):
     points: list[list[float]] | None = None
     """Where it is a distribution over several points: these. `forecast` is their mean."""
     weights: list[float] | None = None
+    action: str | int | dict[str, str | int] | None = None
+    """Where the stream has losses: the action that the forecast calls for, of several decisions by their names."""
+    actions: dict[str, Any] | None = None
+    """The weight of each action that is advised, where there are several; of several decisions by their names."""
 
 
 class Announcements(Struct, frozen=True):
@@ -252,6 +259,16 @@ class Mark(Struct, frozen=True):
     announced_evidence: float | None
 
 
+class LeadTime(Struct, frozen=True):
+    """Forecasts from `least` to `below` seconds before their outcomes; those of rounds that were revised."""
+
+    least: float
+    below: float
+    forecasts: int
+    brier: float
+    too_sure: float | None
+
+
 class Stream(Struct, frozen=True):
     """A stream: how it was made, and how it stands."""
 
@@ -271,6 +288,8 @@ class Stream(Struct, frozen=True):
     """By what they watch: `model`, `announced`."""
     last: float | None
     """When the last forecast or outcome arrived."""
+    leads: list[LeadTime] = []
+    """Where forecasts are revised: how good they were, by how long before the outcome."""
 
 
 class Streams(Struct, frozen=True):

@@ -14,15 +14,18 @@ import numpy as np
 from treecal._states import Resume, check_count, check_names, check_number
 from treecal._typing import Array
 from treecal.exceptions import ParameterError, SnapshotError, UnsupportedError
-from treecal.forecast import Forecast
+from treecal.forecast import DecisionForecast, Forecast
 from treecal.forecasters._base import Forecaster, LockedForecaster, reach
 from treecal.forecasters._binary_grid import BinaryGrid
 from treecal.forecasters._codebook import Codebook
+from treecal.forecasters._decisions import Decisions
 from treecal.forecasters._harmonic import Harmonic
+from treecal.forecasters._regrets import Regrets
 from treecal.forecasters._tally import Tally
 from treecal.forecasters._tracker import Tracker
 from treecal.forecasters._tree.treecal import TreeCal
 from treecal.geometry import ConvexSet, Norm, Simplex, as_norm
+from treecal.measures import Losses
 from treecal.theory import Certificate
 
 BUDGET = 0.1
@@ -69,10 +72,12 @@ class GuardReport:
 class Guard:
     """Decides who forecasts: the eager part, if its error so far, plus the diameter, is within the budget; or safe.
 
-    See `Guarded` for the budget and the theorem.
+    See `Guarded` for the budget and the theorem. Where the norm is losses, the error is the swap regret of the advice.
     """
 
-    def __init__(self, space: ConvexSet, safe: Forecaster, *, budget: float, norm: Norm, error: float | None) -> None:
+    def __init__(
+        self, space: ConvexSet, safe: Forecaster, *, budget: float, norm: Norm | Losses, error: float | None
+    ) -> None:
         for name, value in (("budget", budget), ("error", error)):
             if not (value is None and name == "error") and not (
                 isinstance(value, int | float | np.number) and 0 <= value < math.inf
@@ -80,20 +85,24 @@ class Guard:
                 raise ParameterError.expected(name, value, "a number of 0 or more")
         if not isinstance(safe, Forecaster) or safe.rounds or safe.space != space:
             raise ParameterError.expected("safe", safe, f"a new Forecaster on {space!r}")
+        if isinstance(norm, Losses) and safe.measure != norm:
+            raise ParameterError.expected("safe", safe, "Decisions(space, losses) with the same losses")
         self.norm = norm
         self.diameter = reach(space, norm)
         self.budget = float(budget)
         self.error = None if error is None else float(error)
         self.space = space
         self.safe = deepcopy(safe)
-        self.tally = Tally.empty(norm, space.dim)
+        self.tally: Tally | Regrets
+        self.tally = Regrets.empty(norm) if isinstance(norm, Losses) else Tally.empty(norm, space.dim)
         self._bounds: dict[int, float] = {}
         self.rounds = 0
         self.best = 0.0  # the most by which what the eager part earned ever exceeded its error
         self.rate = 0.0
         if error is None:
             self.bound(1)  # raises where there is none
-            self.rate = min(safe._rate(norm), FAIR * self.diameter)
+            if not isinstance(norm, Losses):
+                self.rate = min(safe._rate(norm), FAIR * self.diameter)
         self.credit = CREDIT * self.diameter if error is None and budget else 0.0
         self._opened()
 
@@ -155,7 +164,7 @@ class Guard:
             self._bounds[rounds] = found.bound * rounds
         return self._bounds[rounds]
 
-    def certify(self, norm: Norm, rounds: int) -> Certificate | None:
+    def certify(self, norm: Norm | Losses, rounds: int) -> Certificate | None:
         """Return the guarantee of the whole: the budget and safe's bound, added."""
         if norm != self.norm:
             return None
@@ -165,7 +174,7 @@ class Guard:
         more = self.error if self.error is not None else self.earned_by_all(rounds) / rounds
         return Certificate(min(found.bound + more, self.diameter), f"guard: {more:.3g} + {found.why}")
 
-    def certify_more(self, norm: Norm, rounds: int) -> Certificate | None:
+    def certify_more(self, norm: Norm | Losses, rounds: int) -> Certificate | None:
         """Return the guarantee after so many rounds more, given what the eager part's error is so far."""
         whole = self.certify(norm, self.rounds + rounds)
         if whole is None:
@@ -215,8 +224,24 @@ class Guard:
         return self._copied(rounds=rounds, best=float(state["best"]), tally=tally)._opened()
 
 
-def default_safe(space: ConvexSet, norm: Norm) -> Forecaster:
+def guarded_measure(space: ConvexSet, norm: Norm | str | None, losses: Losses | None) -> Norm | Losses:
+    """Return what a guard's error is measured in: a norm, or the losses that its advice is for."""
+    if losses is None:
+        return space.default_norm if norm is None else as_norm(norm, space)
+    if norm is not None:
+        raise ParameterError.expected("norm", norm, "none beside losses: the guarantee is of the advice")
+    return losses
+
+
+def default_eager(space: ConvexSet, norm: Norm | Losses) -> Forecaster:
+    """Return the usual eager part; points that repeat are needed for an error, and not for advice."""
+    return Tracker(space) if isinstance(norm, Losses) else Codebook(Tracker(space))
+
+
+def default_safe(space: ConvexSet, norm: Norm | Losses) -> Forecaster:
     """Return the certified forecaster for a guard: the best bound among those whose cost a round does not grow."""
+    if isinstance(norm, Losses):
+        return Decisions(space, norm)
     if isinstance(space, Simplex) and space.dim == 2:
         return BinaryGrid(space, bins=BINS)
     harmonic = Harmonic(space, block=BLOCK)
@@ -274,6 +299,12 @@ class Guarded(LockedForecaster):
         The norm of the errors and of the guarantee; by default ℓ1 on the simplex, ℓ2 elsewhere.
     error
         Instead: the eager part may add this much to the error per round, `B = error·t`.
+    losses
+        What each action costs under each class, for forecasts that are acted on: see `Losses`. The error is then the
+        swap regret of the advice, in the loss's unit, `safe` is `Decisions`, `eager` by default `Tracker`, and the
+        bound does not depend on the number of classes. The theorem holds as it stands, since the swap regret of all
+        rounds is at most the sum of those of two parts of them; the most that a round adds, the span of the costs,
+        takes the place of the diameter. Forecasts have `action` and `actions`.
 
     Examples
     --------
@@ -288,10 +319,20 @@ class Guarded(LockedForecaster):
     0
     >>> round(f.certificate("l1", rounds=10_000).bound, 2)
     0.55
+
+    With losses it is the advice that is guaranteed:
+
+    >>> costs = {"bet on 0": [0, 1, 1], "bet on 1": [1, 0, 1], "pass": [0.6, 0.6, 0.6]}
+    >>> f = tc.Guarded(space, losses=costs)
+    >>> for y in outcomes:
+    ...     x = f.predict()
+    ...     f.update(y)
+    >>> x.action, round(f.certificate(rounds=10_000).bound, 3)
+    ('pass', 0.023)
     """
 
     name = "guarded"
-    _fields = ("space", "eager", "safe", "budget", "norm", "error")
+    _fields = ("space", "eager", "safe", "budget", "norm", "error", "losses")
     symmetric = False
 
     def __init__(
@@ -303,12 +344,14 @@ class Guarded(LockedForecaster):
         budget: float = BUDGET,
         norm: Norm | str | None = None,
         error: float | None = None,
+        losses: Any = None,
     ) -> None:
         super().__init__(space)
-        self.norm = space.default_norm if norm is None else as_norm(norm, space)
-        safe = default_safe(space, self.norm) if safe is None else safe
-        guard = Guard(space, safe, budget=budget, norm=self.norm, error=error)
-        eager = Codebook(Tracker(space)) if eager is None else eager
+        self.losses = None if losses is None else Losses.read(space, losses)
+        of = guarded_measure(space, norm, self.losses)
+        self.norm = None if isinstance(of, Losses) else of
+        guard = Guard(space, default_safe(space, of) if safe is None else safe, budget=budget, norm=of, error=error)
+        eager = default_eager(space, of) if eager is None else eager
         if not isinstance(eager, Forecaster) or eager.rounds or eager.space != space:
             raise ParameterError.expected("eager", eager, f"a new Forecaster on {space!r}")
         self.budget = guard.budget
@@ -326,6 +369,11 @@ class Guarded(LockedForecaster):
         return self._now[1].safe
 
     @property
+    def measure(self) -> Norm | Losses:
+        """What the guard bounds: the error in its norm, or the swap regret of the advice by these losses."""
+        return self._now[1].norm
+
+    @property
     def rounds(self) -> int:
         """Number of outcomes seen."""
         return self._now[1].rounds
@@ -337,7 +385,8 @@ class Guarded(LockedForecaster):
 
     def _announce(self) -> Forecast:
         eager, guard = self._now
-        return eager.predict() if guard.open else guard.safe.predict()
+        x = eager.predict() if guard.open else guard.safe.predict()
+        return x if self.losses is None or not guard.open else DecisionForecast(x, self.losses)
 
     def _learn(self, outcome: Array) -> None:
         announced, (eager, guard) = self.predict(), self._now
@@ -377,15 +426,16 @@ class Guarded(LockedForecaster):
 
         return resume
 
-    def _certify(self, norm: Norm, rounds: int) -> Certificate | None:
+    def _certify(self, norm: Norm | Losses, rounds: int) -> Certificate | None:
         return self._now[1].certify(norm, rounds)
 
-    def _certify_more(self, norm: Norm, rounds: int) -> Certificate | None:
+    def _certify_more(self, norm: Norm | Losses, rounds: int) -> Certificate | None:
         return self._now[1].certify_more(norm, rounds)
 
     def _usual(self, value: Any, default: Any) -> bool:
+        of = self.measure
         if isinstance(value, Forecaster):
-            return repr(value) in (repr(Codebook(Tracker(self.space))), repr(default_safe(self.space, self.norm)))
+            return repr(value) in (repr(default_eager(self.space, of)), repr(default_safe(self.space, of)))
         return super()._usual(value, default) or (default is None and value == self.space.default_norm)
 
     @classmethod
@@ -404,3 +454,6 @@ class Guarded(LockedForecaster):
             yield cls(space, eager=Tracker(space), safe=TreeCal(space, arity=2), budget=0.5)
             yield cls(space, eager=TreeCal(space, arity=3), error=0.1)
             yield from Codebook.examples(space)
+            for f in Decisions.examples(space):
+                yield f
+                yield cls(space, losses=f.measure)

@@ -6,7 +6,7 @@ export interface Shape { name: string; options?: Record<string, unknown> }
 export interface NewStream {
   name: string; classes?: string[] | null; set?: Shape | null; corrector?: Part | null; gate?: boolean;
   forecaster?: Part | null; monitor?: Watch | null; tags?: string[]; group?: string[]; limit?: number | null;
-  keep?: number | null;
+  keep?: number | null; revises?: boolean;
 }
 export interface Counts {
   forecasts: number; learned: number; late: number; void: number; pending: number; overdue: number; amended: number;
@@ -25,7 +25,9 @@ export interface Mark {
 export interface Stream {
   name: string; config: NewStream; created: number; archived: number | null; counts: Counts; state: string; played: string;
   verdict: Verdict | null; model_verdict: Verdict | null; monitors: Record<string, Evidence>; last: number | null;
+  leads?: LeadTime[];
 }
+export interface LeadTime { least: number; below: number; forecasts: number; brier: number; too_sure: number | null }
 export interface Streams { streams: Stream[]; next: string | null }
 export interface Waiting {
   id: string; round: number; at: number; due: number | null; overdue: boolean; forecast: number[];

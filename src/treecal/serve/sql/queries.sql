@@ -63,12 +63,23 @@ DELETE FROM arrivals WHERE (stream, round) IN (VALUES (?, ?))
 INSERT INTO arrivals (stream, arrival, kind, round, at, class, point) VALUES (?, ?, ?, ?, ?, ?, ?)
 
 -- name: round_by_id
-SELECT r.round, r.id, r.at, r.arrivals, r.model, r.announced, r.points, r.told, r.copy, r.used, r.tags, r.due, r.state,
+-- A forecast that was revised is the last one.
+SELECT r.round, r.id, r.at, r.arrivals,
+    COALESCE((SELECT v.point FROM arrivals v WHERE v.stream = r.stream AND v.arrival = (SELECT MAX(w.arrival)
+        FROM arrivals w WHERE w.stream = r.stream AND w.round = r.round AND w.kind = 'revised')), r.model),
+    COALESCE((SELECT v.point FROM arrivals v WHERE v.stream = r.stream AND v.arrival = (SELECT MAX(w.arrival)
+        FROM arrivals w WHERE w.stream = r.stream AND w.round = r.round AND w.kind = 'revised')), r.announced),
+    r.points, r.told, r.copy, r.used, r.tags, r.due, r.state,
     EXISTS (SELECT 1 FROM arrivals u WHERE u.stream = r.stream AND u.round = r.round AND u.kind = 'used')
 FROM rounds r WHERE r.stream = ? AND r.id = ?
 
 -- name: round_to_settle
-SELECT r.round, r.id, r.at, r.arrivals, r.model, r.announced, r.points, r.told, r.copy, r.used, r.tags, r.due, r.state,
+SELECT r.round, r.id, r.at, r.arrivals,
+    COALESCE((SELECT v.point FROM arrivals v WHERE v.stream = r.stream AND v.arrival = (SELECT MAX(w.arrival)
+        FROM arrivals w WHERE w.stream = r.stream AND w.round = r.round AND w.kind = 'revised')), r.model),
+    COALESCE((SELECT v.point FROM arrivals v WHERE v.stream = r.stream AND v.arrival = (SELECT MAX(w.arrival)
+        FROM arrivals w WHERE w.stream = r.stream AND w.round = r.round AND w.kind = 'revised')), r.announced),
+    r.points, r.told, r.copy, r.used, r.tags, r.due, r.state,
     EXISTS (SELECT 1 FROM arrivals u WHERE u.stream = r.stream AND u.round = r.round AND u.kind = 'used'),
     (SELECT 1 FROM pending p WHERE p.stream = r.stream AND p.round = r.round)  -- twice as fast as a join
 FROM rounds r WHERE r.stream = ? AND r.id = ?
@@ -96,13 +107,23 @@ FROM pending p JOIN rounds r ON r.stream = p.stream AND r.round = p.round
 WHERE p.stream = ? ORDER BY p.round LIMIT ?
 
 -- name: pending_page
-SELECT r.round, r.id, r.at, r.arrivals, r.model, r.announced, r.points, r.told, r.copy, r.used, r.tags, r.due, r.state,
+SELECT r.round, r.id, r.at, r.arrivals,
+    COALESCE((SELECT v.point FROM arrivals v WHERE v.stream = r.stream AND v.arrival = (SELECT MAX(w.arrival)
+        FROM arrivals w WHERE w.stream = r.stream AND w.round = r.round AND w.kind = 'revised')), r.model),
+    COALESCE((SELECT v.point FROM arrivals v WHERE v.stream = r.stream AND v.arrival = (SELECT MAX(w.arrival)
+        FROM arrivals w WHERE w.stream = r.stream AND w.round = r.round AND w.kind = 'revised')), r.announced),
+    r.points, r.told, r.copy, r.used, r.tags, r.due, r.state,
     EXISTS (SELECT 1 FROM arrivals u WHERE u.stream = r.stream AND u.round = r.round AND u.kind = 'used')
 FROM pending p JOIN rounds r ON r.stream = p.stream AND r.round = p.round
 WHERE p.stream = ? AND p.round > ? ORDER BY p.round LIMIT ?
 
 -- name: overdue_page
-SELECT r.round, r.id, r.at, r.arrivals, r.model, r.announced, r.points, r.told, r.copy, r.used, r.tags, r.due, r.state,
+SELECT r.round, r.id, r.at, r.arrivals,
+    COALESCE((SELECT v.point FROM arrivals v WHERE v.stream = r.stream AND v.arrival = (SELECT MAX(w.arrival)
+        FROM arrivals w WHERE w.stream = r.stream AND w.round = r.round AND w.kind = 'revised')), r.model),
+    COALESCE((SELECT v.point FROM arrivals v WHERE v.stream = r.stream AND v.arrival = (SELECT MAX(w.arrival)
+        FROM arrivals w WHERE w.stream = r.stream AND w.round = r.round AND w.kind = 'revised')), r.announced),
+    r.points, r.told, r.copy, r.used, r.tags, r.due, r.state,
     EXISTS (SELECT 1 FROM arrivals u WHERE u.stream = r.stream AND u.round = r.round AND u.kind = 'used')
 FROM pending p JOIN rounds r ON r.stream = p.stream AND r.round = p.round
 WHERE p.stream = ? AND p.round > ? AND p.due < ? ORDER BY p.round LIMIT ?
@@ -117,7 +138,12 @@ FROM rounds r WHERE r.stream = ? AND r.round > ? ORDER BY r.round LIMIT ?
 
 -- name: arrivals_after
 SELECT a.arrival, a.kind, a.at, a.class, a.point,
-    r.round, r.id, r.at, r.arrivals, r.model, r.announced, r.points, r.told, r.copy, r.used, r.tags, r.due, r.state,
+    r.round, r.id, r.at, r.arrivals,
+    CASE WHEN a.kind = 'outcome' THEN COALESCE((SELECT v.point FROM arrivals v WHERE v.stream = r.stream AND v.arrival = (SELECT MAX(w.arrival)
+        FROM arrivals w WHERE w.stream = r.stream AND w.round = r.round AND w.kind = 'revised')), r.model) ELSE r.model END,
+    CASE WHEN a.kind = 'outcome' THEN COALESCE((SELECT v.point FROM arrivals v WHERE v.stream = r.stream AND v.arrival = (SELECT MAX(w.arrival)
+        FROM arrivals w WHERE w.stream = r.stream AND w.round = r.round AND w.kind = 'revised')), r.announced) ELSE r.announced END,
+    r.points, r.told, r.copy, r.used, r.tags, r.due, r.state,
     EXISTS (SELECT 1 FROM arrivals u WHERE u.stream = r.stream AND u.round = r.round AND u.kind = 'used')
 FROM arrivals a LEFT JOIN rounds r ON r.stream = a.stream AND r.round = a.round
 WHERE a.stream = ? AND a.arrival > ? ORDER BY a.arrival LIMIT ?
@@ -178,7 +204,12 @@ SELECT webhook, COUNT(*) FROM deliveries GROUP BY webhook ORDER BY webhook
 
 -- name: outcomes_back
 SELECT a.arrival, a.kind, a.at, a.class, a.point,
-    r.round, r.id, r.at, r.arrivals, r.model, r.announced, r.points, r.told, r.copy, r.used, r.tags, r.due, r.state,
+    r.round, r.id, r.at, r.arrivals,
+    COALESCE((SELECT v.point FROM arrivals v WHERE v.stream = r.stream AND v.arrival = (SELECT MAX(w.arrival)
+        FROM arrivals w WHERE w.stream = r.stream AND w.round = r.round AND w.kind = 'revised')), r.model),
+    COALESCE((SELECT v.point FROM arrivals v WHERE v.stream = r.stream AND v.arrival = (SELECT MAX(w.arrival)
+        FROM arrivals w WHERE w.stream = r.stream AND w.round = r.round AND w.kind = 'revised')), r.announced),
+    r.points, r.told, r.copy, r.used, r.tags, r.due, r.state,
     EXISTS (SELECT 1 FROM arrivals u WHERE u.stream = r.stream AND u.round = r.round AND u.kind = 'used')
 FROM arrivals a JOIN rounds r ON r.stream = a.stream AND r.round = a.round
 WHERE a.stream = ? AND a.arrival < ? AND a.at >= ? AND a.at < ? AND a.kind = 'outcome'
