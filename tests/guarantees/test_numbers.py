@@ -88,5 +88,5 @@ def test_opponents_beat_what_has_no_certificate() -> None:
 @pytest.mark.parametrize("opponent", OPPONENTS)
 @pytest.mark.parametrize("make", MAKE)
 def test_no_opponent_passes_a_certificate_in_many_rounds(make: str, opponent: str) -> None:
-    for t, error in errors(make, opponent, 3000):
+    for t, error in errors(make, opponent, 1500):
         assert error <= bound(make, t) * (1 + 1e-9)
