@@ -367,7 +367,7 @@ def test_guarantees_need_ids_from_the_first_round_on(method: str) -> None:
     assert recalibrate("--method", method, stdin=text(with_ids + late + without)).code == 0
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", sorted({*METHODS} - {"location-scale", "pit-map"}))  # which are of numbers
 def test_every_method_resumes_with_rounds_that_wait(method: str, tmp_path: Path) -> None:
     rows = interleaved(1)[:30]
     whole = recalibrate("--method", method, stdin=text(rows)).lines

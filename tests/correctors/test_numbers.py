@@ -225,11 +225,11 @@ def test_a_mixture_follows_the_better_model_and_is_corrected() -> None:
     alone = tc.Mixture(SPACE, 2)
     regret = 0.0
     for t in range(200):
-        rows: Any = [{"mean": worse["mean"][t], "sd": 5.0}, {"mean": forecasts["mean"][t], "sd": 5.0}]
-        given_ = tc.Recalibrator(SPACE).predict_many({"mean": [r["mean"] for r in rows], "sd": [5.0, 5.0]})
+        means = [worse["mean"][t], forecasts["mean"][t]]
+        given_ = tc.Recalibrator(SPACE).predict_many({"mean": means, "sd": [5.0, 5.0]})
         weights = np.array(list(alone.weights.values()))
         scale = pool_one(given_, weights, np.array(SPACE.widths), np.empty(50))
-        x = alone.predict(rows).mean
+        x = alone.predict(given_).mean
         alone.update(outcomes[t])
         y = SPACE.steps(outcomes[t])
         regret += (score(x, y, SPACE.widths) - score(given_[1], y, SPACE.widths)) / scale

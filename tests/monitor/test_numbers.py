@@ -198,8 +198,8 @@ def test_one_by_one_at_once_in_groups_and_from_a_snapshot() -> None:
 def test_what_cannot_be_is_refused_and_changes_nothing() -> None:
     m = tc.Monitor(SPACE)
     before = dumps(m)
-    with pytest.raises(UnsupportedError, match="numbers as outcomes"):
-        m.update(SPACE.centre, SPACE.steps(1.0))
+    with pytest.raises(UnsupportedError, match="a revised forecast is none"):
+        m.revise(SPACE.centre, SPACE.centre)
     for outcome in (np.nan, 11.0, "much"):
         with pytest.raises(OutcomeError):
             m.update({0.1: 0, 0.9: 1}, outcome)

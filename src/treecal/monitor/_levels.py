@@ -8,8 +8,16 @@ from typing import Any
 import numpy as np
 
 from treecal._typing import Array
-from treecal.exceptions import OutcomeError, UnsupportedError
-from treecal.geometry import Cdf, Distribution, columns, read_columns, read_distributions, read_numbers
+from treecal.exceptions import OutcomeError
+from treecal.geometry import (
+    Cdf,
+    Distribution,
+    columns,
+    read_columns,
+    read_distributions,
+    read_numbers,
+    read_outcome_rows,
+)
 
 Rows = tuple[Array, Array]
 """The ends of the interval of each row, `(n, 2)`; and whether it is more than one cell of the forecast, `(n, 1)`."""
@@ -43,8 +51,10 @@ def read_levels(space: Cdf, forecasts: Any, outcomes: Any, *, before: int, toler
     gaps between them. An outcome that equals some of them lies in one of several gaps.
     """
     raw = np.asarray(outcomes)
-    if raw.ndim == 2 and raw.shape[1] == space.dim:
-        raise UnsupportedError("a monitor of numbers needs numbers as outcomes.", hint="pass the numbers themselves.")
+    if raw.ndim == 2 and raw.shape[1] == space.dim:  # points of the set: outcomes known to lie in some cells
+        P = read_distributions(space, forecasts, before=before, tolerance=tolerance)
+        Y = read_outcome_rows(space, raw, before=before)
+        return levels_of(space, P, Y[: len(P)]) if len(P) == len(Y) else (P, Y)
     if raw.ndim != 1 or raw.dtype.kind not in "iuf":
         raise OutcomeError(f"outcomes from round {before + 1} on are {raw.dtype} of shape {raw.shape}, expected (n,).")
     numbers = read_numbers(space, raw, before)

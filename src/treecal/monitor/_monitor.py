@@ -308,6 +308,9 @@ class Monitor(Locked, Configured):
         >>> m.alarm.direction, m.alarm.movement
         ('too sure', 'reverts')
         """
+        if isinstance(self.space, Cdf):
+            hint = "that the median, say, is revised without bias: a Monitor on tc.Box(low, high)."
+            raise UnsupportedError("the bets on numbers need outcomes, and a revised forecast is none.", hint=hint)
         given = after.mean if isinstance(after, Forecast) else after
         point = read_forecast(self.space, given, self._now.rounds + 1, self.tolerance)
         self.update(before, point, group=group)
