@@ -172,6 +172,12 @@ def estimate(
     level
         Coverage of the intervals.
 
+    Examples
+    --------
+    >>> found = estimate([1.0, 0.0, np.nan, np.nan, 1.0, np.nan, 0.0, np.nan], probability=0.5)
+    >>> found.interval.value, found.labels, found.rows
+    (0.5, 4, 8)
+
     References
     ----------
     Angelopoulos, Duchi and Zrnic, "PPI++: efficient prediction-powered inference", 2023.
