@@ -91,6 +91,15 @@ def test_a_bar_with_rate_and_remaining_time_in_a_terminal_and_ctrl_c(tmp_path: P
     assert json.loads(lines[-1])["round"] == len(lines)
 
 
+def test_a_bar_where_rows_go_to_a_table(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("p_no,p_yes,outcome\n" + "0.4,0.6,yes\n" * 100_000)
+    log, table = tmp_path / "log.csv", tmp_path / "corrected.csv"
+    shell = terminal(f"treecal recalibrate '{log}' --classes no,yes --output '{table}'; echo code $?")
+    shell.expect(r"bytes .* \d+/1200019 [\d,]+/s")
+    shell.expect("code 0")
+    shell.expect(pexpect.EOF)
+
+
 def test_a_person_can_type_outcomes() -> None:
     shell = terminal("treecal forecast --classes heads,tails --announce mean; echo code $?")
     shell.expect("Ctrl-D ends it")

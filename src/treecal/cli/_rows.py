@@ -61,10 +61,11 @@ class Columns(Protocol):
 
 
 @contextmanager
-def blocks(path: str, decoder: Columns, *, kind: str | None = None) -> Iterator[Iterator[Block]]:
+def blocks(path: str, decoder: Columns, *, kind: str | None = None, quiet: bool = False) -> Iterator[Iterator[Block]]:
     r"""Open a file, or standard input for "-", and give its rows in blocks, with a progress bar where that helps.
 
-    A block of a pipe has the rows that are there.
+    It would be in the way where a terminal shows the rows, unless the command is `quiet`. A block of a pipe has the
+    rows that are there.
 
     Examples
     --------
@@ -83,7 +84,7 @@ def blocks(path: str, decoder: Columns, *, kind: str | None = None) -> Iterator[
         check_file(Path(path))
     elif sys.stdin.isatty():
         say("reading standard input, one row per line; Ctrl-D ends it.")
-    show = not sys.stdout.isatty()
+    show = quiet or not sys.stdout.isatty()
     if format_.lines is None:
         with _opened(path, format_) as source:
             decoder.check(name, list(source.types))

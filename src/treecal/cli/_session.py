@@ -196,7 +196,8 @@ def follow(
     problems = Problems(name, options.on_error)
 
     def opened() -> AbstractContextManager[Iterator[Block]]:
-        return blocks(path, reader, kind=options.kind)
+        quiet = bool(reader.added) and options.id is None  # rows go to a table
+        return blocks(path, reader, kind=options.kind, quiet=quiet)
 
     rounds: R | None = None
     try:
