@@ -70,9 +70,9 @@ def test_a_new_group_starts_from_a_fitted_corrector() -> None:
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 def test_fit_with_groups(make: Any) -> None:
     P, Y = some_rounds(3, 40, 2)
-    f = tc.ByGroup(make()).fit(P, Y, groups=["a", "b"] * 20).fit(P[:3], Y[:3], groups=["c"] * 3)
+    f = tc.ByGroup(make()).fit(P, Y, groups=["a", "b"] * 20, in_order=True).fit(P[:3], Y[:3], groups=["c"] * 3)
     assert (f.rounds, f.groups) == (43, ("a", "b", "c"))
-    assert_array_equal(f.predict_many(P, groups=["a"] * 40), make().fit(P[::2], Y[::2]).predict_many(P))
+    assert_array_equal(f.predict_many(P, groups=["a"] * 40), make().fit(P[::2], Y[::2], in_order=True).predict_many(P))
     f.learn(P[0], Y[0], group="a")
     assert loads(dumps(f))["a"].rounds == 21
 

@@ -120,7 +120,16 @@ ORDERLESS = [
     tc.ByGroup(tc.VectorScaling(THREE)),
     tc.Chain([tc.VectorScaling(THREE), tc.IsotonicCalibration(THREE)]),
     tc.Mixture(THREE, 1, corrector=tc.VectorScaling(THREE)),
+    tc.AutoCorrector(THREE),
+    tc.Recalibrator(THREE),
+    tc.Recalibrator(THREE, make=tc.AdaptiveTreeCal(THREE)),
+    tc.GuardedCorrector(THREE),
+    tc.Multicalibrator(THREE),
 ]
+
+
+def knows_weights(f: tc.Corrector) -> bool:
+    return not isinstance(f, tc.Gated | tc.GuardedCorrector) and "AdaptiveTreeCal" not in repr(f)
 
 
 @pytest.mark.parametrize("f", ORDERLESS, ids=repr)
@@ -128,7 +137,7 @@ ORDERLESS = [
 def test_a_fit_does_not_depend_on_the_order_of_the_rows(f: tc.Corrector, weighted: bool) -> None:
     """Shuffled, or sorted by class, as data sets often are; also what is learned in rounds after it."""
     forecasts, outcomes = model("overconfident", f.space.dim, 700, 0)
-    weights = np.random.default_rng(1).random(700) * 3 if weighted and not isinstance(f, tc.Gated) else np.ones(700)
+    weights = np.random.default_rng(1).random(700) * 3 if weighted and knows_weights(f) else np.ones(700)
     asked = forecasts[:, None] if isinstance(f, tc.Mixture) else forecasts
     answers = []
     for order in (np.arange(500), np.random.default_rng(0).permutation(500), outcomes[:500].argmax(axis=1).argsort()):
@@ -193,7 +202,7 @@ def test_groups_learn_a_log_as_rounds_and_report_rounds_only(make: Any) -> None:
     forecasts, outcomes = some_rounds(3, 200, 0)
     online, started = (tc.Recalibrator(THREE, make=make, groups=Cells(width=0.5)) for _ in range(2))
     run(online, forecasts, outcomes)
-    assert started.fit(forecasts[:120], outcomes[:120]) is started
+    assert started.fit(forecasts[:120], outcomes[:120], in_order=True) is started
     run(started, forecasts[120:], outcomes[120:])
     assert np.array_equal(online.predict_many(forecasts), started.predict_many(forecasts))
     one, other = online.get_state()["own"], started.get_state()["own"]
@@ -257,9 +266,9 @@ def test_a_start_from_a_log(f: tc.Corrector) -> None:
 
 def test_a_chain_is_fitted_part_after_part() -> None:
     forecasts, outcomes = model("overconfident", 3, 200, 0)
-    chain = tc.Chain([tc.VectorScaling(THREE), tc.Recalibrator(THREE)]).fit(forecasts, outcomes)
-    first = tc.VectorScaling(THREE).fit(forecasts, outcomes)
-    second = tc.Recalibrator(THREE).fit(first.predict_many(forecasts), outcomes)
+    chain = tc.Chain([tc.VectorScaling(THREE), tc.Recalibrator(THREE)]).fit(forecasts, outcomes, in_order=True)
+    first = tc.VectorScaling(THREE).fit(forecasts, outcomes, in_order=True)
+    second = tc.Recalibrator(THREE).fit(first.predict_many(forecasts), outcomes, in_order=True)
     expected = second.predict_many(first.predict_many(forecasts))
     assert np.array_equal(chain.predict_many(forecasts), expected)
 

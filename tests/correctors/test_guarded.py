@@ -158,7 +158,7 @@ def test_the_certificate_after_a_log_is_one_of_the_rounds_after_it(options: dict
 def test_points_of_a_log_are_announced_again() -> None:
     """What a log taught the books is announced in the rounds after it, as if it had been learned in rounds."""
     forecasts, outcomes = model("right", 2, 300, 0)
-    fitted = tc.GuardedCorrector(TWO, error=2.5).fit(forecasts[:200], outcomes[:200])
+    fitted = tc.GuardedCorrector(TWO, error=2.5).fit(forecasts[:200], outcomes[:200], in_order=True)
     played = tc.GuardedCorrector(TWO, error=2.5)
     run(played, forecasts[:200], outcomes[:200])
     assert run(fitted, forecasts[200:], outcomes[200:]) == run(played, forecasts[200:], outcomes[200:])

@@ -156,13 +156,13 @@ def test_a_log_fits_the_weights_and_what_follows() -> None:
     rng, space = np.random.default_rng(0), tc.Simplex(3)
     P, Y = rng.dirichlet(np.ones(3), (100, 2)), np.eye(3)[rng.integers(3, size=100)]
     plain = tc.Mixture(space, 2)
-    last = tc.VectorScaling(space).fit(plain.update_many(P, Y), Y)
-    both = tc.Mixture(space, 2, corrector=tc.VectorScaling(space)).fit(P, Y)
+    last = tc.VectorScaling(space).fit(plain.update_many(P, Y), Y, in_order=True)
+    both = tc.Mixture(space, 2, corrector=tc.VectorScaling(space)).fit(P, Y, in_order=True)
     assert both.corrector is not None
     assert (both.weights, both.rounds) == (plain.weights, 100)
     assert np.array_equal(both.history.weights, plain.history.weights)
     assert np.array_equal(both.corrector.predict_many(P[:, 0]), last.predict_many(P[:, 0]))
-    assert tc.Mixture(space, 2).fit(P, Y).weights == plain.weights
+    assert tc.Mixture(space, 2).fit(P, Y, in_order=True).weights == plain.weights
 
 
 def test_the_exact_scores_are_those_of_the_average() -> None:

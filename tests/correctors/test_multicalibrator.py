@@ -211,7 +211,7 @@ def test_batches_are_the_loop_and_snapshots_resume(groups: list[Any], seed: int)
         one.update(y)
     assert_array_equal(many.update_many(P, Y, groups=groups), means)
     assert dumps(many) == dumps(one)
-    fitted = tc.Multicalibrator(tc.Simplex(3)).fit(P, Y, groups=groups)
+    fitted = tc.Multicalibrator(tc.Simplex(3)).fit(P, Y, groups=groups, in_order=True)
     assert_array_equal(fitted.predict_many(P, groups=groups), one.predict_many(P, groups=groups))
 
 

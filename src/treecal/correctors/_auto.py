@@ -299,7 +299,7 @@ class AutoCorrector(Corrector):
         prior = np.append(0.5, np.full(len(parts), 0.5 / len(parts)))  # a log is to be corrected: less doubt than 0.9
         weights = prior * applied(exp, losses.min() - losses)
         weights = (1 - SHARE) * (weights / weights.sum()) + SHARE * self._start
-        fitted = self._fitted_parts(_spread(batch))
+        fitted = self._fitted_parts(batch if batch.in_order else batch.spread())
         vars(self).update(_now=(fitted, Weights(weights, float(weights[0]), 0, 0.0)), **self._counted(rounds))
 
     def _fitted_parts(self, batch: Batch) -> tuple[Corrector, ...]:
@@ -352,7 +352,7 @@ def _folds(batch: Batch) -> list[tuple[Batch, Batch]]:
     if batch.in_order:
         first = len(batch) - len(batch) // 4
         return [(batch.of(slice(first)), batch.of(slice(first, None)))] if first < len(batch) else []
-    halves = [_spread(batch.of(slice(start, None, 2))) for start in (0, 1)]
+    halves = [batch.of(slice(start, None, 2)).spread() for start in (0, 1)]
     return [(halves[0], halves[1]), (halves[1], halves[0])] if len(batch) > 1 else []
 
 
@@ -365,16 +365,6 @@ def _ranked(batch: Batch) -> Batch:
     merged = replace(batch, forecasts=found[:, :dim], outcomes=found[:, dim:], weights=weights)
     rows, weights = forgetting.steps_of(merged)
     return replace(merged.of(rows), weights=weights)
-
-
-def _spread(batch: Batch) -> Batch:
-    """Return a sorted log in steps of the golden ratio, so that each class is spread evenly; others as they are."""
-    if batch.in_order or not len(batch):
-        return batch
-    step = max(1, round(len(batch) * (math.sqrt(5) - 1) / 2))
-    while math.gcd(step, len(batch)) > 1:
-        step += 1
-    return batch.of(np.arange(len(batch)) * step % len(batch))
 
 
 @strict

@@ -362,17 +362,19 @@ class Corrector(Kept):
     ) -> Self:
         """Learn from a log before the first round, without scores; from another one, after that. Returns itself.
 
-        The order of the rows does not matter to scalings and to `IsotonicCalibration`, alone or as parts of others,
-        unless they are said to be in order of time. Others learn row by row.
+        The order of the rows does not matter, unless they are said to be in order of time: scalings and
+        `IsotonicCalibration` are fitted to all of them, and what learns row by row takes them evenly mixed.
 
         Parameters
         ----------
         forecasts, outcomes, groups, weights
             As for `update_many`. Rows of weight 0 are left out.
         in_order
-            Whether the rows are in order of time, so that scalings learn whether to forget, and what.
+            Whether the rows are in order of time: they are learned in this order, and scalings learn whether to forget,
+            and what.
         """
         batch = replace(self._checked_rows(forecasts, outcomes, None, groups, weights).counted(), in_order=in_order)
+        batch = batch if in_order else batch.sorted().spread()
         with self._lock:
             self._finish()
             if played := self._rounds - self._from_logs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
@@ -72,6 +73,25 @@ class Batch:
             self.inner,
             self.in_order,
         )
+
+    def sorted(self) -> Batch:
+        """Return the rows by outcome, forecast, weight and group, in whatever order they came."""
+        if not len(self):
+            return self
+        columns = [np.reshape(each, (len(self), -1)) for each in (self.outcomes, self.forecasts, self.all_weights())]
+        if self.groups is not None:
+            columns.append(np.unique([repr(group) for group in self.groups], return_inverse=True)[1].reshape(-1, 1))
+        rows = (np.hstack(columns) + 0.0).astype(">f8")  # whose bytes compare as the numbers from 0 on do
+        return self.of(rows.view(f"V{8 * rows.shape[1]}").ravel().argsort(kind="stable"))
+
+    def spread(self) -> Batch:
+        """Return sorted rows in steps of the golden ratio, so that each class is spread evenly."""
+        if len(self) < 2:
+            return self
+        step = max(1, round(len(self) * (math.sqrt(5) - 1) / 2))
+        while math.gcd(step, len(self)) > 1:
+            step += 1
+        return self.of(np.arange(len(self)) * step % len(self))
 
     def counted(self) -> Batch:
         """Return the rows whose weight is not 0."""
