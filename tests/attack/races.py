@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 import treecal as tc
+from treecal.auditing import audit_labels
 from treecal.exceptions import TreeCalError
 
 ROWS = 2000
@@ -101,6 +102,32 @@ def things(rng: np.random.Generator) -> Iterator[Race]:
     late = partial(tc.Late, tc.VectorScaling(THREE))
     yield Race(P[0], _sound(late, lambda c, p: [c.predict(p, id=str(i)) for i in range(50)]))
     yield Race(P[0], _sound(partial(tc.Monitor, THREE), lambda m, p: [m.update(p, 0) for _ in range(50)]))
+
+
+def numbers(rng: np.random.Generator) -> Iterator[Race]:
+    """Forecasts of a number in all their forms, and labels."""
+    space, rows = tc.Cdf(0, 10, points=20), 200
+    y, q = rng.uniform(1, 9, rows), np.sort(rng.uniform(1, 9, (rows, 5)), axis=1)
+    forms: dict[str, tuple[Any, Callable[[Any], Any]]] = {
+        "values": (space.steps(y), lambda P: P),
+        "quantiles": (q[:, 2], lambda middle: {0.1: q[:, 0] - 1, 0.5: middle, 0.9: q[:, 4] + 1}),
+        "members": (q, lambda members: {"members": members}),
+        "mean": (q[:, 2], lambda mean: {"mean": mean, "sd": q[:, 0]}),
+        "sd": (q[:, 0], lambda sd: {"mean": q[:, 2], "sd": sd}),
+    }
+    for given, form in forms.values():
+        make: Callable[[], Any] = partial(tc.AutoCorrector, space)
+        yield Race(given, _sound(make, lambda c, a, form=form: c.update_many(form(a), y)))
+        yield Race(given, _sound(partial(tc.Monitor, space), lambda m, a, form=form: m.update_many(form(a), y)))
+    bank = tc.Bank(tc.LocationScale(space), streams=STREAMS)
+    keys, laws = rng.integers(STREAMS, size=rows), {"mean": y, "sd": q[:, 0]}
+    yield Race(keys, lambda keys: bank.update(keys, y, forecasts=laws))
+    yield Race(y, _sound(partial(tc.AutoCorrector, space), lambda c, y: c.update_many(laws, y)))
+    p, came = rng.random((rows, 3)), rng.random((rows, 3)) < 0.5
+    labels = partial(tc.Labels, ["a", "b", "c"])
+    yield Race(p, _sound(labels, lambda found, p: found.update(p, came)))
+    yield Race(came * 1.0, _sound(labels, lambda found, came: found.update(p, came)))
+    yield Race(p, lambda p: audit_labels(p, came))
 
 
 def _sound(make: Callable[[], Any], learn: Callable[[Any, Any], object]) -> Callable[[Any], object]:
@@ -186,7 +213,7 @@ def run(count: int, seed: int, seconds: float, *, processes: int = 4) -> dict[st
     found = {"races": 0, "answered": 0, "refused": 0}
     stop = time.monotonic() + seconds
     rng = np.random.default_rng(seed)
-    races = itertools.chain.from_iterable((*banks(rng), *others(rng), *things(rng)) for _ in itertools.count())
+    races = itertools.chain.from_iterable((*banks(rng), *others(rng), *things(rng), *numbers(rng)) for _ in itertools.count())
     for number, race in zip(range(count), races, strict=False):
         race.call(race.sound)  # compiled before the race
         with writer(race.sound, process=number >= count - processes) as array:

@@ -17,6 +17,7 @@ from treecal import correctors, forecasters
 from treecal.columns import ROUNDS, ColumnStreams, Forecasts, Schema
 from treecal.engine import read_outcomes
 from treecal.exceptions import FileError
+from treecal.geometry import _distributions
 
 TWO, THREE = tc.Simplex(2), tc.Simplex(3)
 
@@ -85,6 +86,19 @@ def test_an_audit_says_that_its_arrays_changed(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(_memory.ArrayLog, "_check", changed)
     with pytest.raises(FileError, match="changed while it was read"):
         tc.audit(P, [0, 1, 0, 1])
+
+
+def test_laws_of_numbers_are_those_that_were_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    check, given = _distributions._inside, {"mean": np.full(3, 5.0), "sd": np.ones(3)}
+    expected = _distributions.read_distributions(tc.Cdf(0, 10), given)
+
+    def changed(*arguments: Any) -> Any:
+        found = check(*arguments)
+        given["mean"][:] = given["sd"][:] = np.nan
+        return found
+
+    monkeypatch.setattr(_distributions, "_inside", changed)
+    assert np.array_equal(_distributions.read_distributions(tc.Cdf(0, 10), given), expected)
 
 
 KINDS: list[Any] = [*forecasters.REGISTRY.values(), *correctors.REGISTRY.values()]

@@ -78,7 +78,7 @@ def audit_labels(P: ArrayLike, Y: ArrayLike, names: Sequence[str] | None = None,
     >>> round(found.joint, 2), round(found.joint_by_chance, 2)
     (0.16, 0.03)
     """
-    p, y = np.asarray(P), np.asarray(Y)
+    p, y = np.array(P), np.asarray(Y)  # probabilities are read twice, and may change meanwhile
     if p.ndim != 2 or p.dtype.kind not in "biuf" or 0 in p.shape:
         raise ForecastError(f"P has shape {p.shape} and type {p.dtype}, expected numbers of shape (n, labels).")
     if y.shape != p.shape or y.dtype.kind not in "biuf":

@@ -111,7 +111,7 @@ class Labels(Locked, Configured):
             1 or 0 for each; NaN where it is not known.
         """
         p = self._probabilities(forecasts)
-        y = np.asarray(outcomes)
+        y = np.array(outcomes)  # our own: the caller's may change once it is checked
         if y.shape != p.shape or y.dtype.kind not in "biuf":
             raise OutcomeError(
                 f"outcomes have shape {y.shape} and type {y.dtype}, expected numbers of shape {p.shape}."

@@ -133,7 +133,7 @@ def read_distribution(space: Cdf, value: Any, round_: int, tolerance: float) -> 
         single = {name: np.asanyarray(entry)[None] for name, entry in value.items()}
         return np.asarray(_from_columns(space, single, round_ - 1)[0])
     if callable(getattr(value, "cdf", None)):
-        found = np.asarray(value.cdf(space.thresholds), np.float64)
+        found = np.array(value.cdf(space.thresholds), np.float64)
         return np.asarray(_checked(space, found[None], round_ - 1, tolerance)[0])
     raw = _array(value)
     if raw is None or raw.shape != (space.dim,):
@@ -167,7 +167,7 @@ def read_distributions(space: Cdf, values: Any, *, before: int = 0, tolerance: f
     if isinstance(values, Mapping) or columns(values) is not None:
         return _from_columns(space, values, before)
     if callable(getattr(values, "cdf", None)):
-        found = np.asarray(values.cdf(space.thresholds[:, None]), np.float64)
+        found = np.array(values.cdf(space.thresholds[:, None]), np.float64)
         return _checked(space, found.reshape(space.dim, -1).T, before, tolerance)
     raw = _array(values)
     if raw is not None and raw.ndim == 1 and len(raw):
@@ -305,7 +305,7 @@ def _from_columns(space: Cdf, table: Mapping[Any, Any], before: int) -> Array:
 
 
 def _numeric(table: dict[Any, NDArray[Any]], name: Any, before: int, ndim: int) -> Array:
-    """Return a column as numbers; one that holds anything else raises. What is missing is NaN."""
+    """Return a column as numbers, our own; one that holds anything else raises. What is missing is NaN."""
     column = table[name]
     if column.dtype == object:  # None and NaN among numbers
         try:
@@ -317,7 +317,7 @@ def _numeric(table: dict[Any, NDArray[Any]], name: Any, before: int, ndim: int) 
     if column.ndim != ndim or column.dtype.kind not in "iuf":
         expected = "numbers" if ndim == 1 else "an array of numbers, a row for each round"
         raise ForecastError.at(before + 1, f"holds no numbers in {str(name)!r}, expected {expected}.")
-    return np.asarray(np.ma.filled(column, np.nan) if np.ma.isMA(column) else column, np.float64)
+    return np.array(np.ma.filled(column, np.nan) if np.ma.isMA(column) else column, np.float64)
 
 
 def from_quantiles(space: Cdf, levels: Sequence[float], q: Array) -> Array:
