@@ -261,12 +261,12 @@ def test_intervals_from_bins_cover(d: int, sharp: float) -> None:
     assert ((held >= 870) & (held <= 945)).all(), held
 
 
-def held_of_many(classes: int, rows: int, own: float, logs: int) -> float:
+def held_of_many(classes: int, rows: int, own: float, logs: int, sharp: float = 2.0) -> float:
     """Return the share of logs whose class-wise interval holds the truth: too sure, or each class shifted."""
     shift = np.random.default_rng(5).normal(size=classes) * own
 
     def draw(n: int, rng: np.random.Generator) -> tuple[Array, Array]:
-        z = 2 * rng.normal(size=(n, classes))
+        z = sharp * rng.normal(size=(n, classes))
         truth, said = (np.exp(each - each.max(axis=1, keepdims=True)) for each in (z, z + shift if own else 2 * z))
         return said / said.sum(axis=1, keepdims=True), truth / truth.sum(axis=1, keepdims=True)
 
@@ -285,6 +285,7 @@ def held_of_many(classes: int, rows: int, own: float, logs: int) -> float:
 def test_intervals_of_a_hundred_classes_hold_about() -> None:
     """Where most bins of high probabilities have a single row: those of the classes are joined."""
     assert held_of_many(100, 200, 0.0, 20) >= 0.75
+    assert held_of_many(100, 200, 1.0, 20, sharp=3.0) >= 0.9  # 0.75 without what noise may hide
 
 
 @pytest.mark.heavy
@@ -293,7 +294,7 @@ def test_intervals_of_many_classes_cover(classes: int, rows: int) -> None:
     held = [held_of_many(classes, rows, own, 300) for own in (0.0, 1.0)]
     print(f"| {classes} classes, {rows:,} rows | {100 * held[0]:.0f} | {100 * held[1]:.0f} |")
     assert held[0] >= 0.86
-    assert held[1] >= (0.7 if rows == 200 else 0.83)  # two rows a class say little of what is off in each
+    assert held[1] >= (0.9 if rows == 200 else 0.83)  # two rows a class say little: the interval is wide
 
 
 @pytest.mark.heavy

@@ -24,6 +24,7 @@ from treecal.measures._log import sum_by
 THIN = 30
 """A bin of fewer rows is thin: its gap is mostly chance."""
 _DRAWS = 500
+_FEW = 10  # rows a class
 
 
 @dataclass(frozen=True)
@@ -391,6 +392,9 @@ def interval_of(classes: Sequence[Bins], level: float = 0.9) -> Interval:
     low = math.sqrt(low)
     value = math.sqrt(max(law.value, 0.0))
     high = min(max(math.sqrt(high), _rare_end(classes, value, math.sqrt(high), level)), 1.0)
+    if math.fsum(classes[0].rows) < _FEW * len(classes):  # all noise may be gaps of classes by themselves
+        plain = math.fsum(bins._cells.moments().plain for bins in classes) / len(classes)
+        high = max(high, math.sqrt(plain))
     return Interval(value, low, high, level, AT_ZERO if low <= 0 else "")
 
 
