@@ -141,6 +141,14 @@ def test_rounds_one_by_one_and_batches_agree_to_the_last_bit() -> None:
         np.testing.assert_array_equal(announced, many.update_many(P, Y))
 
 
+def test_a_program_that_waits_is_warned(tmp_path: Path) -> None:
+    script = "from treecal import _compile\n_compile._TOLD_AFTER = 1e-3\n_compile.strict(lambda x: x + 1)(1.0)"
+    env = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    (tmp_path / "script.py").write_text(script)
+    done = subprocess.run([sys.executable, tmp_path / "script.py"], env=env, capture_output=True, text=True, check=True)
+    assert done.stderr.startswith("treecal is compiling (first use")
+
+
 @pytest.mark.parametrize(("patience", "words"), [(1e-3, ["waiting"]), (1e6, [])])
 def test_who_waits_for_the_compiler_is_told_once(patience: float, words: list[str], tmp_path: Path) -> None:
     """What an earlier process compiled is loaded, and nobody is told."""

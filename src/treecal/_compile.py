@@ -288,7 +288,11 @@ def _giving_up(given_up: Callable[[], bool], thread: int) -> Any:
     return GivingUp()
 
 
-tell: Callable[[], None] | None = None
+def _log_compiling() -> None:
+    _log("treecal is compiling (first use after installation); this takes a few seconds.")
+
+
+tell: Callable[[], None] | None = _log_compiling
 """Called once, when somebody has waited for the compiler for some seconds; to be set before any kernel runs."""
 _TOLD_AFTER = 2.0
 

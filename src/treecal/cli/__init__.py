@@ -18,8 +18,7 @@ def main(arguments: list[str] | None = None) -> None:
         arguments = sys.argv[1:]
         handle(interrupts.receive)
         print_no_interrupts()
-        if arguments[:1] != ["serve"]:  # which says so itself
-            _compile.tell = _say_compiling
+        _compile.tell = None if arguments[:1] == ["serve"] else _say_compiling  # it says so itself
     try:
         from treecal.cli._app import run  # takes a while, in which Ctrl-C should work
 
