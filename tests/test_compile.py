@@ -126,7 +126,8 @@ if os.fork() == 0:
 assert os.waitstatus_to_exitcode(os.wait()[1]) == 7
 """
     done = run(script, tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 0
+    assert not [line for line in done.stderr.splitlines() if "compiling" not in line]  # the child may wait for it
 
 
 def test_rounds_one_by_one_and_batches_agree_to_the_last_bit() -> None:
