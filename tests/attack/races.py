@@ -115,14 +115,15 @@ def numbers(rng: np.random.Generator) -> Iterator[Race]:
         "mean": (q[:, 2], lambda mean: {"mean": mean, "sd": q[:, 0]}),
         "sd": (q[:, 0], lambda sd: {"mean": q[:, 2], "sd": sd}),
     }
+    make: Callable[[], Any] = partial(tc.AutoCorrector, space)
     for given, form in forms.values():
-        make: Callable[[], Any] = partial(tc.AutoCorrector, space)
-        yield Race(given, _sound(make, lambda c, a, form=form: c.update_many(form(a), y)))
-        yield Race(given, _sound(partial(tc.Monitor, space), lambda m, a, form=form: m.update_many(form(a), y)))
+        for learner in (make, partial(tc.Monitor, space)):
+            yield Race(given, _sound(learner, partial(_learn_laws, form, y)))
     bank = tc.Bank(tc.LocationScale(space), streams=STREAMS)
-    keys, laws = rng.integers(STREAMS, size=rows), {"mean": y, "sd": q[:, 0]}
+    keys = rng.integers(STREAMS, size=rows)
+    laws: Any = {"mean": y, "sd": q[:, 0]}
     yield Race(keys, lambda keys: bank.update(keys, y, forecasts=laws))
-    yield Race(y, _sound(partial(tc.AutoCorrector, space), lambda c, y: c.update_many(laws, y)))
+    yield Race(y, _sound(make, lambda c, y: c.update_many(laws, y)))
     p, came = rng.random((rows, 3)), rng.random((rows, 3)) < 0.5
     labels = partial(tc.Labels, ["a", "b", "c"])
     yield Race(p, _sound(labels, lambda found, p: found.update(p, came)))
@@ -155,6 +156,10 @@ def _learn(learn: Callable[[Any, Any], object], logits: Any, outcomes: Any) -> o
     import torch
 
     return learn(torch.from_numpy(logits), torch.from_numpy(outcomes))
+
+
+def _learn_laws(form: Callable[[Any], Any], outcomes: Any, thing: Any, given: Any) -> object:
+    return thing.update_many(form(given), outcomes)
 
 
 def spoil(array: Any, sound: Any, stop: Callable[[], bool]) -> None:
@@ -213,7 +218,8 @@ def run(count: int, seed: int, seconds: float, *, processes: int = 4) -> dict[st
     found = {"races": 0, "answered": 0, "refused": 0}
     stop = time.monotonic() + seconds
     rng = np.random.default_rng(seed)
-    races = itertools.chain.from_iterable((*banks(rng), *others(rng), *things(rng), *numbers(rng)) for _ in itertools.count())
+    kinds = (banks, others, things, numbers)
+    races = itertools.chain.from_iterable(kind(rng) for _ in itertools.count() for kind in kinds)
     for number, race in zip(range(count), races, strict=False):
         race.call(race.sound)  # compiled before the race
         with writer(race.sound, process=number >= count - processes) as array:

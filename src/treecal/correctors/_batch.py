@@ -80,7 +80,8 @@ class Batch:
             return self
         columns = [np.reshape(each, (len(self), -1)) for each in (self.outcomes, self.forecasts, self.all_weights())]
         if self.groups is not None:
-            columns.append(np.unique([repr(group) for group in self.groups], return_inverse=True)[1].reshape(-1, 1))
+            names = np.unique([repr(group) for group in self.groups], return_inverse=True)[1]
+            columns.append(names[:, None].astype(np.float64))
         rows = (np.hstack(columns) + 0.0).astype(">f8")  # whose bytes compare as the numbers from 0 on do
         return self.of(rows.view(f"V{8 * rows.shape[1]}").ravel().argsort(kind="stable"))
 
