@@ -224,7 +224,7 @@ class Verdict:
         tendency = f"{'too sure' if gap > 0 else 'not sure enough'} by {abs(gap):.3f}"
         if f"{abs(gap):.3f}" == "0.000" or (abs(_shift(self.top)) <= 2 and self.level == "calibrated"):
             return f"{found}: as sure as it should be, as far as these rows tell."
-        if abs(_shift(self.top)) <= 2:
+        if abs(_shift(self.top)) <= (3 if self.level == "cannot tell" else 2):
             return f"{found}: {tendency}, which may be chance; no tendency to over- or underconfidence is proved."
         return f"{found}: {tendency}."
 
