@@ -321,7 +321,8 @@ def test_chance_and_interval_of_one_class_and_of_both_of_two_agree() -> None:
 def test_what_cannot_be_told_is_not_said_of_the_mean_either() -> None:
     rng = np.random.default_rng(4)
     p = rng.choice([0.55, 0.65, 0.75, 0.85, 0.9, 0.95, 0.99], size=103)
-    y = rng.random(103) < np.clip(p - 0.085 + 0.1 * rng.standard_normal(103), 0, 1)
+    q = np.clip(p - 0.085 + 0.1 * rng.standard_normal(103), 0, 1)
+    y = rng.random(103) < q
     found = verdict_of(np.column_stack([1 - p, p]), y.astype(int))
     assert found.level == "cannot tell"
     assert "too sure by 0.103, which may be chance" in str(found)
