@@ -70,7 +70,7 @@ class RecalibratedClassifier(base.Wrapper[base.Classifier], base.Classifier):
     >>> before = evaluate.progressive_val_score(datasets.Phishing(), naive_bayes.GaussianNB(), CalibrationError())
     >>> model = RecalibratedClassifier(naive_bayes.GaussianNB())
     >>> before, evaluate.progressive_val_score(datasets.Phishing(), model, CalibrationError())
-    (CalibrationError: 0.0653, CalibrationError: 0.0354)
+    (CalibrationError: 0.0653, CalibrationError: 0.0366)
     """
 
     def __init__(

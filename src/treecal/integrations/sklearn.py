@@ -82,7 +82,7 @@ class RecalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
     >>> online = RecalibratedClassifier(model).partial_fit(X[1000:3000], drifted[1000:3000])
     >>> score = CalibrationScorer()
     >>> [round(score(m, X[3000:], drifted[3000:]), 2) for m in (model, online)]
-    [-0.23, -0.03]
+    [-0.23, -0.02]
     """
 
     def __init__(self, estimator: Any, *, make: Make | None = None, cv: Any = 5) -> None:
@@ -248,7 +248,7 @@ class CalibrationScorer:
     >>> for model in GaussianNB(), RecalibratedClassifier(GaussianNB()):
     ...     print(cross_val_score(model, X, y, scoring=CalibrationScorer()).mean().round(2))
     -0.08
-    -0.03
+    -0.04
     """
 
     norm: Distance | str | None = None
