@@ -342,6 +342,7 @@ def signalled(count: int, seed: int, folder: Path, *, seconds: float = 600.0) ->
     return counts
 
 
+@pytest.mark.heavy
 @posix
 def test_signals(tmp_path: Path) -> None:
     counts = signalled(2, 1, tmp_path)
