@@ -40,6 +40,7 @@ _DELIMITERS = (",", ";", "\t", "|")
 _OPEN = 100  # lines of a row that may still be being written
 _QUOTE, _LF, _CR, _BLANK = b'"\n\r '
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?", re.ASCII)
+_FORMULA = frozenset("=+-@\t\r\n")  # what a spreadsheet begins a formula with
 
 
 class CsvRecord(NamedTuple):
@@ -376,7 +377,7 @@ def inert(cell: Any) -> Any:
     >>> inert("=1+1"), inert("sun"), inert(-0.5)
     ("'=1+1", 'sun', -0.5)
     """
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r", "\n")) else cell
+    return f"'{cell}" if isinstance(cell, str) and cell[:1] in _FORMULA else cell
 
 
 def _cell(value: Any) -> Any:
@@ -384,9 +385,7 @@ def _cell(value: Any) -> Any:
     if type(value) is float:
         return value
     if isinstance(value, str):
-        if value.isalnum():
-            return value
-        return value if _NUMBER.fullmatch(value) else inert(value)
+        return value if value[:1] not in _FORMULA or _NUMBER.fullmatch(value) else inert(value)
     return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict | bool) else value
 
 
