@@ -106,6 +106,8 @@ def test_scores_are_the_measures() -> None:
     plain = LinearRegression().fit(X, y)
     assert CrpsScorer()(plain, X, y) == pytest.approx(-np.abs(plain.predict(X) - y).mean())
     many = QuantileModels(QuantileRegressor(alpha=0), LEVELS).fit(X, y)
+    turned = QuantileModels(QuantileRegressor(alpha=0), LEVELS[::-1]).fit(X, y)
+    np.testing.assert_array_equal(turned.predict(X), many.predict(X)[:, ::-1])
     held = ((many.predict(X)[:, 0] <= y) & (y <= many.predict(X)[:, 2])).mean()
     assert CoverageScorer(0.8, LEVELS)(many, X, y) == pytest.approx(-abs(held - 0.8))
     assert cross_val_score(RecalibratedRegressor(Ridge(), make=QUICK), X, y, scoring=CoverageScorer()).min() > -0.15

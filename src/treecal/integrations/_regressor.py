@@ -57,15 +57,16 @@ class QuantileModels(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type
         if name not in known:
             hint = "such as QuantileRegressor, or GradientBoostingRegressor(loss='quantile')."
             raise ParameterError.expected("estimator", self.estimator, "a regressor of one quantile", hint=hint)
-        levels = quantile_levels(self.levels)
-        self.estimators_ = [clone(self.estimator).set_params(**{name: level}).fit(X, y) for level in levels]
-        self.levels_ = tuple(levels)
+        level_of = {given: level for level, given in quantile_levels(self.levels).items()}
+        self.levels_ = tuple(level_of[given] for given in self.levels)
+        self.estimators_ = [clone(self.estimator).set_params(**{name: level}).fit(X, y) for level in self.levels_]
         return self
 
     def predict(self, X: Any) -> Array:
-        """Return the quantiles of each row, `(n, levels)`."""
+        """Return the quantiles of each row, `(n, levels)`; those that cross are sorted."""
         check_is_fitted(self)
-        return np.column_stack([each.predict(X) for each in self.estimators_])
+        found = np.sort(np.column_stack([each.predict(X) for each in self.estimators_]), axis=1)
+        return np.asarray(found[:, np.argsort(np.argsort(self.levels_))])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -288,7 +289,8 @@ class CrpsScorer:
     Parameters
     ----------
     levels
-        Of a model that predicts quantiles: their levels.
+        Of a model that predicts quantiles: their levels. Then only quantiles of these are scored, also of models with
+        whole distributions, so that they compare.
 
     Examples
     --------
@@ -339,7 +341,8 @@ class CoverageScorer:
 def _forecasts(estimator: Any, X: Any, levels: Sequence[float] | None) -> Any:
     """Return an estimator's distributions, or what it gives in their place."""
     if hasattr(estimator, "predict_distribution"):
-        return estimator.predict_distribution(X)
+        law = estimator.predict_distribution(X)
+        return law if levels is None else {level: np.asarray(law.quantile(level)) for level in levels}
     found = _ask(estimator, X, levels)
     return {"members": found["mean"][:, None]} if found.keys() == {"mean"} else found
 
