@@ -2,7 +2,8 @@
 
 Prints the tables of docs/explanation/decisions.md. A model is trained on the first part of a log, and its forecasts of
 the rest are acted on, row by row: as they are, by a threshold that scikit-learn tunes on the first part, corrected by
-`AutoCorrector`, and under guard. About five minutes; `--rows` takes fewer rows of each log.
+`AutoCorrector`, and under guard: as they are, and corrected behind a gate. About five minutes; `--rows` takes fewer
+rows of each log.
 """
 
 from __future__ import annotations
@@ -99,7 +100,8 @@ def played(corrector: tc.Corrector, P: np.ndarray, y: np.ndarray) -> list[tc.For
 
 def real(most: int | None) -> None:
     """Print what acting on each model costs."""
-    print("| log | model | as it is | tuned threshold | corrected | guarded | guarded, corrected | guaranteed |")
+    columns = "as it is | tuned threshold | corrected | guarded | guarded, corrected behind a gate | guaranteed"
+    print(f"| log | model | {columns} |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
     space = tc.Simplex(2)
     for log in logs():
@@ -111,7 +113,7 @@ def real(most: int | None) -> None:
             P, tuned, y = P[:most], tuned[:most], y[:most]
             guards = [
                 tc.GuardedCorrector(space, losses=losses),
-                tc.GuardedCorrector(space, corrector=tc.AutoCorrector(space), losses=losses),
+                tc.GuardedCorrector(space, corrector=tc.Gated(tc.AutoCorrector(space)), losses=losses),
             ]
             plain = cost_of(losses, [tc.Forecast([p / p.sum()]) for p in P], y)
             figures = [plain, float(costs[tuned, y].mean()), cost_of(losses, played(tc.AutoCorrector(space), P, y), y)]

@@ -524,7 +524,9 @@ def test_forecasts_of_numbers_are_a_fan(browser: Any, tmp_path: Path) -> None:
         page.goto("/streams/load")
         live(page)
         middles = 200 + 50 * np.sin(np.arange(80) / 8)
-        told = [(f"r{k}", {"q10": m - 20, "q90": m + 20}, m + 15 * rng.normal()) for k, m in enumerate(middles.tolist())]
+        told = [
+            (f"r{k}", {"q10": m - 20, "q90": m + 20}, m + 15 * rng.normal()) for k, m in enumerate(middles.tolist())
+        ]
         send(page, "load", told)  # type: ignore[arg-type]
         ask(page, "/v1/streams/load/forecasts", {"id": "waits", "p": {"mean": 200, "sd": 10}})
         page.wait_for_selector("#fan-summary:has-text('interval held')")

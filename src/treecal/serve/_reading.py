@@ -12,12 +12,12 @@ import msgspec
 import numpy as np
 
 from treecal._typing import Array, Integers
-from treecal.auditing import Audit, AuditCounts, AuditRows, BinCounts, Groups, tally
+from treecal.auditing import Actions, Audit, AuditCounts, AuditRows, BinCounts, Groups, tally
 from treecal.correctors import method_of
 from treecal.geometry import Cdf, ConvexSet, Simplex
 from treecal.io import Problems
 from treecal.late import VOID
-from treecal.measures import Verdict, mean_interval
+from treecal.measures import Losses, Verdict, mean_interval
 from treecal.serve import _wire as wire
 from treecal.serve._books import STEP, quantiles_of, wire_alarm
 from treecal.serve._config import space_of
@@ -143,8 +143,10 @@ def _outlook(picture: Picture) -> str:
     return f"It forecasts by itself: {outlook} The more forecasts are pending, the slower it learns."
 
 
-def _audit(groups: Groups, cells: BinCounts, classes: tuple[str, ...]) -> Audit:
-    return AuditCounts(groups, cells, None).audit("the books", classes, classes, Problems("the books", "stop"))
+def _audit(groups: Groups, cells: BinCounts, classes: tuple[str, ...], actions: Actions | None = None) -> Audit:
+    return AuditCounts(groups, cells, None, actions=actions).audit(
+        "the books", classes, classes, Problems("the books", "stop")
+    )
 
 
 def _classes(space: ConvexSet) -> tuple[str, ...]:
@@ -245,6 +247,7 @@ class Read(NamedTuple):
     classes: Integers
     outcomes: Array
     numbers: Array | None
+    losses: Losses | None
     at: Array
     tags: list[dict[str, str]]
 
@@ -273,7 +276,7 @@ def scores(
     last = min(last, _MOST_NUMBERS // space.dim)
     groups_at_most = min(_MOST_GROUPS, _MOST_CURVES // space.dim)
     rows = list(islice(_back(kept, reader, since, until, last), last))[::-1]
-    read = _read(rows, space, tagged=by is not None and by != "time")
+    read = _read(rows, space, tagged=by is not None and by != "time")._replace(losses=_losses(kept.config, space))
     keys: list[Any] = []
     if by == "time":
         keys = _windows(read.at, window)
@@ -297,6 +300,16 @@ def scores(
     change = _change(read, space) if kept.config.corrector is not None else None
     fan = _fan(read, space) if isinstance(space, Cdf) else None
     return wire.Scores(kept.name, len(rows), of, whole_of.get("model"), whole_of.get("announced"), groups, change, fan)
+
+
+def _losses(config: wire.NewStream, space: ConvexSet) -> Losses | None:
+    """Return the costs of the one decision that a stream's forecasts are for, if they are."""
+    part = config.corrector or config.forecaster
+    given = None if part is None else part.options.get("losses")
+    if given is None or not isinstance(space, Simplex):
+        return None
+    losses = Losses(space, given)
+    return losses if losses.names is None else None
 
 
 def _fan(read: Read, space: Cdf) -> wire.Fan:
@@ -342,7 +355,7 @@ def _read(rows: list[tuple[LogEntry, Round]], space: ConvexSet, *, tagged: bool)
     at = np.array([entry.at for entry, _ in rows])
     numbers = numbers_of(briefly) if isinstance(space, Cdf) else None
     tags = [x.tag_values() for _, x in rows if tagged]
-    return Read(model if rows else None, announced, classes, outcomes, numbers, at, tags)
+    return Read(model if rows else None, announced, classes, outcomes, numbers, None, at, tags)
 
 
 def _windows(at: Array, window: Window) -> list[str]:
@@ -371,11 +384,16 @@ def _class_scores(points: Array, read: Read, keys: list[Any], space: ConvexSet) 
             groups.index[(key,)] = len(groups.index)
         home = np.array([groups.index[(key,)] for key in keys], np.int64)
     cells = BinCounts.empty(classes=space.dim, bins=BINS).with_room(groups)
-    tally(AuditRows(np.ascontiguousarray(points[met].T), read.classes[met], home[met], _NONE), cells)
+    rows = AuditRows(np.ascontiguousarray(points[met].T), read.classes[met], home[met], _NONE)
+    tally(rows, cells)
+    actions = None
+    if read.losses is not None:
+        actions = Actions(read.losses.tables[0])
+        actions.add(rows, max(len(groups.index), 1))
     filled = {key: at for key, at in groups.index.items() if cells.weight[at].any()}
     groups.index.clear()
     groups.index.update(filled)
-    found = _audit(groups, cells, _classes(space))
+    found = _audit(groups, cells, _classes(space), actions)
     return found.whole.to_dict(), {key[0]: each.to_dict() for key, each in found.groups.items()}
 
 

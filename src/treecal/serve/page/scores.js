@@ -85,10 +85,26 @@ export function scoresTable(onChoice) {
       fill(
         rows,
         table(`Scores by ${chooser.selectedOptions[0].textContent}`, columns(), groups.map((group) => cells(group, times))),
+        actions(found.announced?.payoff),
         el("p", { class: "soft" }, `${found.announced?.verdict ? NOTE : ""}${cut}${part}`),
       );
     },
   };
+}
+
+/** What was done with each action that forecasts called for. @param {import("./wire.js").Payoff | undefined} payoff */
+function actions(payoff) {
+  if (!payoff) return [];
+  const columns = [{ name: "action" }, ...["rounds", "cost a round", "better", "would save", "90 % interval"].map((name) => ({ name, number: true }))];
+  const rows = payoff.actions.map((each) => [
+    String(each.action),
+    count(each.rows),
+    decimals(each.cost),
+    each.better === each.action ? "" : String(each.better),
+    decimals(each.saved),
+    `${decimals(each.interval[0])} to ${decimals(each.interval[1])}`,
+  ]);
+  return [el("p", {}, `Who acts on the forecasts announced pays ${decimals(payoff.cost)} a round. Action by action:`), table("Action by action", columns, rows)];
 }
 
 /** The start of a window, which the server has in UTC. @param {string} text */

@@ -56,7 +56,11 @@ export interface Bins {
 }
 export interface Calibration {
   rounds: number; verdict: Verdict; brier: number; log_score: number | null; accuracy: number; skill: number | null;
-  intervals: { level: number; brier: [number, number] }; classwise_ece: number; top_label: Bins; classes: Record<string, Bins>;
+  payoff?: Payoff; intervals: { level: number; brier: [number, number] }; classwise_ece: number; top_label: Bins; classes: Record<string, Bins>;
+}
+export interface Payoff {
+  cost: number;
+  actions: { action: string | number; rows: number; cost: number | null; better: string | number; saved: number; interval: [number, number] }[];
 }
 export interface Group {
   by: string | null; // a value of the tag, or the start of the window in UTC
