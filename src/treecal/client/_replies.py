@@ -30,7 +30,7 @@ class Answer(Struct, frozen=True):
 
     id: str
     """The id for the outcome."""
-    forecast: list[float] | dict[str, float]
+    forecast: list[float] | dict[str, Any]
     """The forecast to use: a list in the order of the classes; by their names if the model's was."""
     corrected: bool
     """Whether the server answered: it is then what the server announced, which may be the model's own, as of a stream

@@ -326,7 +326,7 @@ def _change(read: Read, space: ConvexSet, level: float = 0.9) -> wire.Change | N
         return None
     from scipy.special import ndtri
 
-    if isinstance(space, Cdf):
+    if isinstance(space, Cdf) and read.numbers is not None:
         model, announced = (space.distribution(x).crps(read.numbers) for x in (read.model, read.announced))
     else:
         model, announced = (((x[met] - read.outcomes[met]) ** 2).sum(axis=1) for x in (read.model, read.announced))
