@@ -82,7 +82,7 @@ dist: $(DEMO)  ## build the wheel and the source distribution, the same bytes fr
 
 docs: $(READY)  ## build the documentation into site/
 	$(BIN)/zensical build --clean --strict
-	$(BIN)/python docs/browser/build.py site/audit.html
+	$(BIN)/python clients/browser/build.py site/audit.html
 
 lint: $(READY)  ## style, types and the direction of imports
 	$(BIN)/ruff check .

@@ -291,6 +291,7 @@ def test_ranks_are_worst_first_over_common_seeds(table: Any) -> None:
         arena.rank(table, "mean", measure="resolution")
 
 
+@pytest.mark.heavy
 def test_the_script_of_the_docs(tmp_path: Path) -> None:
     script = Path(__file__).parents[1] / "examples/arena.py"
     command = [sys.executable, str(script), "--quick", "--folder", str(tmp_path / "runs")]

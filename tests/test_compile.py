@@ -115,6 +115,7 @@ def test_a_process_ends_without_waiting_for_what_is_compiled(tmp_path: Path) -> 
     assert not list(tmp_path.rglob("_newton_kernels.play*.nbc"))  # it was left
 
 
+@pytest.mark.heavy
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_a_fork_leaves_no_lock_behind(tmp_path: Path) -> None:
     script = f"""{HURRIED}

@@ -48,7 +48,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     said = [line for line in (done.stdout + done.stderr).splitlines() if not line.startswith("Build ")]
     assert (done.returncode, said) == (0, ["No issues found"])
     page = folder / "site/audit.html"
-    subprocess.run([sys.executable, folder / "docs/browser/build.py", page], check=True)
+    subprocess.run([sys.executable, ROOT / "clients/browser/build.py", page], check=True)
     return folder / "site"
 
 

@@ -10,7 +10,7 @@ Examples
 ...     f.update(y)
 ...     ledger.record(x, y)
 >>> round(ledger.error("l1"), 3)
-0.209
+0.087
 """
 
 from treecal.auditing import audit, sample_labels

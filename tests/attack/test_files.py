@@ -23,6 +23,7 @@ import pytest
 
 import treecal as tc
 from tests.attack.test_audits import expected, measured, same
+from tests.some import some
 from treecal.cli import main
 from treecal.cli._rows import blocks
 from treecal.exceptions import FileError, TreeCalError
@@ -248,6 +249,7 @@ def test_rows_after_a_long_cell_are_not_lost(tmp_path: Path, size: int) -> None:
     assert found.whole.rounds == 3
 
 
+@pytest.mark.heavy
 def test_a_row_of_a_very_long_cell_is_read(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     path.write_text("p,y\n0.2,0\n0.8,1\n0.3," + "0" * 3_000_000 + "\n0.8,1\n")
@@ -281,7 +283,7 @@ def test_a_reader_that_loses_a_row_is_found_out(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.parametrize(
     "name", ["log[1]", "a*b", "q?", "[!a]", "**", "~", "file:x", "it's {x,y}", "p=0.9", "back\\slash"]
 )
-@pytest.mark.parametrize("kind", ["csv", "csv.gz", "jsonl", "jsonl.gz", "parquet"])
+@pytest.mark.parametrize("kind", some(["csv", "csv.gz", "jsonl", "jsonl.gz", "parquet"], every=4))
 def test_a_name_is_a_name(tmp_path: Path, name: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "y=1" / "p=0.9" / name
     folder.mkdir(parents=True)

@@ -342,6 +342,7 @@ def signalled(count: int, seed: int, folder: Path, *, seconds: float = 600.0) ->
     return counts
 
 
+@pytest.mark.heavy
 @posix
 def test_signals(tmp_path: Path) -> None:
     counts = signalled(2, 1, tmp_path)
@@ -523,5 +524,5 @@ def test_no_processes_are_refused() -> None:
 
 
 def test_messages_name_options() -> None:
-    refused(command("forecast", "--dim", 2, "--forecaster", "treecal", "--depth", 64), "without --depth the tree")
+    refused(command("forecast", "--dim", 2, "--forecaster", "treecal", "--depth", 64), "a tree without a depth grows")
     assert "memory_limit" not in command("audit", __file__, "--forecast", "p", "--outcome", "y", "--memory", "x").err

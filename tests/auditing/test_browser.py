@@ -22,7 +22,7 @@ import treecal as tc
 from treecal._typing import Array, Integers
 
 ROOT = Path(__file__).parents[2]
-SPEC = importlib.util.spec_from_file_location("browser", ROOT / "docs/browser/build.py")
+SPEC = importlib.util.spec_from_file_location("browser", ROOT / "clients/browser/build.py")
 assert SPEC
 assert SPEC.loader
 browser = importlib.util.module_from_spec(SPEC)

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import treecal as tc
+from tests.some import some
 from treecal.auditing import _log
 
 N = 400
@@ -57,7 +58,7 @@ def without(label: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("on_error", "classes"),
-    [("stop", None), ("collect", None), ("collect", ["rain", "snow", "sun"]), ("stop", [2, 0, 1])],
+    some([("stop", None), ("collect", ["rain", "snow", "sun"]), ("collect", None), ("stop", [2, 0, 1])], every=2),
 )
 @pytest.mark.parametrize(
     "label",
@@ -85,17 +86,20 @@ def test_labels(label: Any, classes: Any, on_error: Any, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize(
     "by",
-    [
-        Y == 0,
-        Y,
-        np.where(Y == 1, np.nan, np.where(AT % 2 == 0, 0.0, -0.0)),
-        P[:, 0].astype(np.float32),
-        np.where(Y == 0, "", "x"),
-        without(NAMES),
-        np.array(["2020-01-01", "2021-01-02", "NaT"], "M8[D]")[Y],
-        np.array(["2020-01-01", "2021-01-02T01:02:03.000004", "NaT"], "M8[us]")[Y],
-        np.array(["1960-01-01", "2021-01-02T01:02:03.000004", "NaT"], "M8[ns]")[Y],
-    ],
+    some(
+        [
+            Y == 0,
+            Y,
+            np.where(Y == 1, np.nan, np.where(AT % 2 == 0, 0.0, -0.0)),
+            P[:, 0].astype(np.float32),
+            np.where(Y == 0, "", "x"),
+            without(NAMES),
+            np.array(["2020-01-01", "2021-01-02", "NaT"], "M8[D]")[Y],
+            np.array(["2020-01-01", "2021-01-02T01:02:03.000004", "NaT"], "M8[us]")[Y],
+            np.array(["1960-01-01", "2021-01-02T01:02:03.000004", "NaT"], "M8[ns]")[Y],
+        ],
+        every=2,
+    ),
     ids=lambda by: f"{by.dtype}",
 )
 def test_groups_with_weights(by: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,16 +110,19 @@ def test_groups_with_weights(by: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     "time",
-    [
-        AT,
-        RNG.permutation(N),
-        np.where(AT == 3, np.nan, AT / 3),
-        np.datetime64("2020-01-01") + AT,
-        np.where(AT == 3, np.datetime64("NaT"), np.datetime64("2020-01-01") + AT),
-        np.datetime64("2020-01-01T00", "ns") + AT * 10**12,
-        (np.datetime64("2020-01-01") + AT).astype(str),
-        np.char.add((np.datetime64("2020-01-01T10:00") + AT).astype(str), ":00.25"),
-    ],
+    some(
+        [
+            AT,
+            RNG.permutation(N),
+            np.where(AT == 3, np.nan, AT / 3),
+            np.datetime64("2020-01-01") + AT,
+            np.where(AT == 3, np.datetime64("NaT"), np.datetime64("2020-01-01") + AT),
+            np.datetime64("2020-01-01T00", "ns") + AT * 10**12,
+            (np.datetime64("2020-01-01") + AT).astype(str),
+            np.char.add((np.datetime64("2020-01-01T10:00") + AT).astype(str), ":00.25"),
+        ],
+        every=2,
+    ),
     ids=lambda time: f"{time.dtype}",
 )
 def test_windows_of_time(time: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from hypothesis import given, settings, strategies as st
 
 import treecal as tc
 from tests.cli.support import Done, run
+from tests.some import some
 from treecal.exceptions import TreeCalError
 from treecal.io import Decoder, read_outcomes
 
@@ -91,7 +92,7 @@ def mean_outcome(done: Done, command: str) -> tuple[int, Any]:
     return document["rounds"], (np.array([w for w, _ in gaps]) @ np.array(vectors) / document["rounds"]).tolist()
 
 
-@pytest.mark.parametrize("what", FILES)
+@pytest.mark.parametrize("what", some(FILES, every=3))
 def test_forecast_and_replay_read_alike(what: str, tmp_path: Path) -> None:
     ending, content, options, valid, invalid = FILES[what]
     path = write(tmp_path, ending, content)
@@ -114,7 +115,7 @@ def test_forecast_and_replay_read_alike(what: str, tmp_path: Path) -> None:
         assert stream.err.startswith(f"treecal: {path.name}, ")
 
 
-@pytest.mark.parametrize("what", [what for what in FILES if FILES[what][0] in ("csv", "tsv")])
+@pytest.mark.parametrize("what", some([what for what in FILES if FILES[what][0] in ("csv", "tsv")], every=3))
 def test_a_pipe_is_read_as_a_file(what: str, tmp_path: Path) -> None:
     ending, content, options, _, _ = FILES[what]
     path = write(tmp_path, ending, content)
@@ -155,7 +156,7 @@ numbers = st.from_regex(r"\A *[+-]?(\d{0,3}\.?\d{0,3}|nan|inf|infinity|\d_\d|0x1
 
 
 @given(cells=st.lists(st.one_of(numbers, st.text("0159.eE+-_ naif,", max_size=6)), min_size=1, max_size=20))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=10, deadline=None)
 def test_text_is_a_number_in_bulk_as_in_a_stream(cells: list[str], tmp_path_factory: pytest.TempPathFactory) -> None:
     path, space = tmp_path_factory.mktemp("numbers") / "x.csv", tc.Box(-1e3, 1e3, dim=1)
     cells = ["0.5", *cells]

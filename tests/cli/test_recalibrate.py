@@ -11,7 +11,7 @@ import pytest
 
 import treecal as tc
 from tests.cli.support import refused, run, start
-from treecal.correctors import ByGroup, Cells, Centroids, all_correctors
+from treecal.correctors import ByGroup, Cells, Centroids, Rationed, all_correctors
 
 RNG = np.random.default_rng(0)
 SAID = RNG.dirichlet([2, 2], size=200)
@@ -81,7 +81,8 @@ def test_it_says_what_the_guard_did() -> None:
 
 def test_every_corrector_of_the_package_is_offered() -> None:
     names = [name for kind in all_correctors() for name in kind.methods()]
-    assert [kind for kind in all_correctors() if not kind.methods()] == [ByGroup]  # which --by makes
+    unnamed = [kind for kind in all_correctors() if not kind.methods()]
+    assert unnamed == [ByGroup, Rationed]  # --by makes the one, and the other is for decisions
     assert len(set(names)) == len(names)
     offered = run("recalibrate", "--classes", "a,b", "--method", "guess").err
     assert all(f'"{name}"' in offered for name in names)

@@ -12,6 +12,7 @@ import pytest
 
 import treecal as tc
 from tests.cli.support import Done, refused, run
+from tests.some import some
 
 SKY = ("fog", "rain", "sun")
 DAYS = np.random.default_rng(1).choice(3, p=[0.1, 0.5, 0.4], size=300)
@@ -70,7 +71,7 @@ def test_errors_and_gaps_are_the_ledger_s(options: list[str], forecaster: tc.For
         (["--forecaster-norm", "linf"], {"norm": "linf"}),
     ],
 )  # compiled, compiled and round by round
-@pytest.mark.parametrize("reported", [False, True])
+@pytest.mark.parametrize("reported", some([False, True], every=2))
 def test_it_says_what_the_guard_did(options: list[Any], arguments: Any, reported: bool, days: Path) -> None:
     f = tc.Guarded(tc.Simplex(3), **arguments)
     played(f, np.eye(3)[DAYS])

@@ -34,7 +34,7 @@ def test_what_a_log_shows() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([*BASE], "either a temperature or a shift, not both or neither"),
+        ([*BASE], "give one of a temperature, a shift, a stretch and an offset"),
         ([*BASE, "--shift", 1], "--shift and --of go together"),
         ([*BASE, "--outcomes", 9, "--temperature", 2], "--outcomes excludes --temperature and --shift"),
         ([*BASE, "--outcomes", 9, "--of", 3], "of is 3, expected at most 2"),

@@ -75,6 +75,7 @@ def server() -> Iterator[Server]:
 # scikit-learn
 
 
+@pytest.mark.heavy
 @parametrize_with_checks(  # type: ignore[untyped-decorator]
     [ServedClassifier(LogisticRegression(), client=ECHO, stream="rain")]
 )
@@ -137,6 +138,7 @@ def test_what_sklearn_is_refused() -> None:
 # river
 
 
+@pytest.mark.heavy
 def test_river_checks() -> None:
     model: Any = preprocessing.StandardScaler() | linear_model.LogisticRegression()
     served = ServedByRiver(model, ECHO, "rain", [False, True])

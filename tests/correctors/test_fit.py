@@ -12,6 +12,7 @@ from scipy.optimize import minimize
 
 import treecal as tc
 from tests.correctors.models import features, laws, model, run, some_rounds
+from tests.some import some
 from treecal import state
 from treecal._typing import Array
 from treecal.correctors import Cells, TopClass, tracking_bound
@@ -389,7 +390,7 @@ SLOW = pytest.mark.filterwarnings("ignore:.*probability.*:FutureWarning", "ignor
 
 
 @SLOW
-@pytest.mark.parametrize("kind", ["bayes", "forest", "svc"])
+@pytest.mark.parametrize("kind", some(["bayes", "forest", "svc"], every=3))
 def test_a_fit_is_as_good_as_scikit_learns_best(kind: str) -> None:
     theirs, ours = fitted_losses("digits", kind, 2)
     assert ours[0] <= 1.01 * theirs

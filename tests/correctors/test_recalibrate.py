@@ -13,6 +13,7 @@ from hypothesis import given, settings, strategies as st
 
 import treecal as tc
 from tests.correctors.models import INSIDE, model, run, some_rounds
+from tests.some import some
 from treecal._typing import Array
 from treecal.correctors import ByKey, Cells, Centroids, Groups, TopClass, calibeating_bound
 from treecal.correctors._recalibrator import Simple
@@ -189,7 +190,7 @@ def test_the_identity_behind_the_bound() -> None:
 # What it is for
 
 
-@pytest.mark.parametrize("dim", [2, 3, 5])
+@pytest.mark.parametrize("dim", some([2, 3, 5], every=3))
 @pytest.mark.parametrize("kind", ["overconfident", "drifting"])
 @pytest.mark.parametrize(
     ("make", "groups"),

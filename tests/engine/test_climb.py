@@ -10,6 +10,7 @@ from hypothesis import example, given, settings, strategies as st
 
 import treecal as tc
 from tests.engine.support import DISTANCES, corners, replay
+from tests.some import some
 from tests.strategies import play
 from treecal._typing import Array
 from treecal.exceptions import OutcomeError
@@ -33,7 +34,7 @@ def carried(rows: Array, arity: int) -> Array:
 LENGTHS = [(4, 8), (10, 8), (10, 40), (35, 5)]
 
 
-@pytest.mark.parametrize(("dim", "arity"), LENGTHS)
+@pytest.mark.parametrize(("dim", "arity"), some(LENGTHS, every=3))
 def test_rows_of_any_length(dim: int, arity: int) -> None:
     """Of whole chunks, with a rest, more siblings than are summed together, and too long for registers."""
     rng = np.random.default_rng(dim)
@@ -41,9 +42,7 @@ def test_rows_of_any_length(dim: int, arity: int) -> None:
     check_rows([rows, corners(dim, rng.integers(dim, size=ROUNDS))], dim, arity)
 
 
-@pytest.mark.parametrize(
-    ("dim", "arity"), [LENGTHS[0], *(pytest.param(*each, marks=pytest.mark.heavy) for each in LENGTHS[1:])]
-)
+@pytest.mark.parametrize(("dim", "arity"), some(LENGTHS, every=4))
 def test_classes_of_any_number(dim: int, arity: int) -> None:
     check_rows([np.random.default_rng(dim).integers(dim, size=ROUNDS)], dim, arity)
 

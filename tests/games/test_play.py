@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from tests.games.support import any_game, literal_gaps, product
+from tests.some import some
 from treecal import games, swap
 from treecal._typing import Array
 from treecal.exceptions import ParameterError
@@ -47,7 +48,7 @@ def opinionated(make: Any, game: games.Game, seed: int = 0) -> list[swap.Learner
 
 
 @pytest.mark.parametrize("learner", LEARNERS)
-@pytest.mark.parametrize("name", CLASSICS)
+@pytest.mark.parametrize("name", some(CLASSICS, every=3))
 def test_swap_learners_reach_correlated_equilibrium(name: str, learner: str) -> None:
     game = CLASSICS[name]
     result = games.play(game, opinionated(LEARNERS[learner], game), rounds=3500)

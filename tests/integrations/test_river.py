@@ -27,6 +27,7 @@ from river import (
 
 import treecal as tc
 from tests.integrations.streams import LABELS, Said, drifting
+from tests.some import some
 from treecal.correctors import Corrector
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError, TreeCalError, UnsupportedError
 from treecal.integrations.river import CalibrationError, RecalibratedClassifier
@@ -49,14 +50,15 @@ def said(p: Any) -> dict[Any, float]:
 # River's own
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("classifier", "make"),
     [
         pytest.param(preprocessing.StandardScaler() | linear_model.LogisticRegression(), None, id="two labels"),
-        pytest.param(dummy.PriorClassifier(), None, id="labels found", marks=pytest.mark.heavy),
-        pytest.param(dummy.PriorClassifier(), QUIET, id="groups", marks=pytest.mark.heavy),
-        pytest.param(dummy.PriorClassifier(), GUARDED, id="guarded", marks=pytest.mark.heavy),
-        pytest.param(GaussianNB(), None, id="a slow classifier", marks=pytest.mark.heavy),
+        pytest.param(dummy.PriorClassifier(), None, id="labels found"),
+        pytest.param(dummy.PriorClassifier(), QUIET, id="groups"),
+        pytest.param(dummy.PriorClassifier(), GUARDED, id="guarded"),
+        pytest.param(GaussianNB(), None, id="a slow classifier"),
     ],
 )
 def test_river_checks(classifier: base.Classifier, make: Any) -> None:
@@ -83,7 +85,7 @@ def test_it_is_the_corrector_driven_by_hand(make: Any) -> None:
     assert f.corrector.rounds == 200
 
 
-@pytest.mark.parametrize("make", [None, QUIET, both], ids=["scaling", "groups", "both"])
+@pytest.mark.parametrize("make", some([None, QUIET, both], every=3), ids=["scaling", "groups", "both"])
 def test_it_puts_a_drifting_model_right(make: Any) -> None:
     forecasts, labels = drifting(2000)
     raw, after = CalibrationError(), CalibrationError()

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.some import some
 
 import treecal as tc
 from treecal.auditing import Audit
@@ -66,7 +67,7 @@ def digits(found: Audit) -> Any:
     return found.to_dict() | {"source": None}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", some(KINDS, every=3))
 def test_a_folder_is_the_table_that_it_was_split_from(tmp_path: Path, kind: str) -> None:
     paths = split(tmp_path / "log", kind)
     options: dict[str, Any] = {"by": "day", "time": "day", "norms": ["l1"]}

@@ -93,6 +93,7 @@ def chain(n: int, rng: np.random.Generator, stay: float = 0.95) -> Any:
     return np.full(n, 0.7), (y + rng.integers(2)) % 2
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("measure", "truth"), [(brier, 0.58), (partial(debiased_ece, view=1), 0.2)])
 def test_streams_need_blocks(measure: Callable[..., float], truth: float) -> None:
     rng = np.random.default_rng(0)

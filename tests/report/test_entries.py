@@ -262,6 +262,7 @@ def test_an_audits_section_has_its_verdicts() -> None:
     assert report.audited(found).title == found.source
 
 
+@pytest.mark.heavy
 def test_groups_that_are_off_allow_for_how_many_there_are() -> None:
     """Some of 300 calibrated groups are off by themselves; together they are what chance shows."""
     alone = together = 0

@@ -147,6 +147,7 @@ def test_an_audit_has_its_groups_and_no_guarantee() -> None:
     assert len(plain.all("img")) == 1
 
 
+@pytest.mark.heavy
 def test_thousands_of_groups_make_a_small_page() -> None:
     """Their rows are plain; pictures are of the worst only."""
     rng = np.random.default_rng(0)

@@ -59,6 +59,7 @@ def test_within_two_minutes_one_model_gets_worse_an_alarm_says_so_and_correction
         assert not [each for each in check_books(store) if each.problems]
 
 
+@pytest.mark.heavy
 def test_the_story_is_the_same_every_time(tmp_path: Path) -> None:
     found = []
     for name in "ab":

@@ -169,7 +169,7 @@ def test_what_is_owed_survives_a_restart_and_a_change_of_receivers(tmp_path: Pat
     receiver.faults = []
     with house(tmp_path, known) as server:
         until(lambda: pending(server) == [0])
-    assert len(receiver.taken) == 2
+    assert len({name for name, _ in receiver.taken}) == 2  # each at least once
 
 
 def test_books_that_cannot_be_written_delay_it(

@@ -11,7 +11,6 @@ from treecal.auditing._labels import LabelsAudit, audit_labels
 from treecal.auditing._log import Progress, audit
 from treecal.auditing._number_audit import NumberAudit, NumberCalibration
 from treecal.auditing._number_rows import Columns, NumberRows
-from treecal.auditing._number_show import shown as shown_numbers, verdict as verdict_of_numbers
 from treecal.auditing._number_sums import NumberSums
 from treecal.auditing._pass import tally
 from treecal.auditing._result import Audit, shown

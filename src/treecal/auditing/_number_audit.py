@@ -16,6 +16,7 @@ from treecal.auditing._groups import ByKey, Groups, Key
 from treecal.auditing._number_rows import Columns, NumberRows, Repairs
 from treecal.auditing._number_sums import FIXED, LastRows, NumberSums, OutcomeSample
 from treecal.auditing._windows import Calendar
+from treecal.auditing._words import printable
 from treecal.exceptions import FileError
 from treecal.io import OnError, Problems
 from treecal.measures import Interval, NumberVerdict, Placed, mean_interval, off_among
@@ -108,6 +109,13 @@ class NumberCalibration:
         }
 
 
+_ADVICE = {
+    "calibrated": "nothing, as far as these rows tell.",
+    "cannot tell": "wait for more outcomes.",
+    "nearly calibrated": "little: what is left is small.",
+}
+
+
 @dataclass(frozen=True, eq=False)
 class NumberAudit:
     """How right the forecasts of a number in a log are, overall and by group. Returned by `tc.audit`; `print` shows it.
@@ -148,6 +156,20 @@ class NumberAudit:
         """The groups that chance does not explain, even among so many; the largest error first."""
         return off_among({key: part.verdict for key, part in self.groups.items()})
 
+    @property
+    def sentences(self) -> list[str]:
+        """The result in a few sentences; the last says what to do."""
+        words = [*self.whole.sentences, *([str(self.repairs)] if str(self.repairs) else [])]
+        advice = _ADVICE.get(self.whole.verdict.level, "correct the forecasts as outcomes come.")
+        if off := self.off:
+            first = ", ".join(", ".join(map(printable, key)) for key in off[:3])
+            first += f" and {len(off) - 3:,} more" if len(off) > 3 else ""
+            are = "is" if len(off) == 1 else "are"
+            words.append(f"{len(off):,} of {len(self.groups):,} groups {are} off by more than chance: {first}.")
+            if len(off) < len(self.groups):
+                advice = "some groups are off and others are not: correct each by itself."
+        return [*words, f"What to do: {advice}"]
+
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as JSON values."""
         repaired = {"crossing": self.repairs.crossing, "missing_members": self.repairs.missing}
@@ -184,6 +206,12 @@ class NumberAudit:
         from treecal.plots import plot_numbers
 
         return plot_numbers(self)
+
+    def __rich__(self) -> Any:
+        """Return the audit as tables for a terminal, of a library that is imported for it."""
+        from treecal.auditing._number_show import shown
+
+        return shown(self)
 
     def __str__(self) -> str:
         from treecal.auditing._number_show import text

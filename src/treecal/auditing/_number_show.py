@@ -13,7 +13,6 @@ from rich.table import Table
 from rich.text import Text
 
 from treecal.auditing._groups import Key
-from treecal.auditing._number_rows import Repairs
 from treecal.auditing._number_sums import LastRows
 from treecal.auditing._show import as_html, safe, titled
 from treecal.exceptions import UnsupportedError
@@ -40,28 +39,18 @@ class ShownNumbers(Protocol):
     def problems(self) -> Problems: ...
 
     @property
-    def repairs(self) -> Repairs: ...
-
-    @property
     def windows(self) -> ShownNumbers | None: ...
 
     @property
     def last(self) -> LastRows | None: ...
 
     @property
-    def off(self) -> list[Key]: ...
-
-
-_ADVICE = {
-    "calibrated": "nothing, as far as these rows tell.",
-    "cannot tell": "wait for more outcomes.",
-    "nearly calibrated": "little: what is left is small.",
-}
+    def sentences(self) -> list[str]: ...
 
 
 def shown(audit: ShownNumbers) -> Group:
     """Return the audit as rich tables."""
-    parts: list[Any] = [Text(verdict(audit)), scores(audit.whole), coverage(audit.whole)]
+    parts: list[Any] = [Text("\n".join(audit.sentences)), scores(audit.whole), coverage(audit.whole)]
     if audit.groups:
         parts.append(groups(audit))
     if audit.windows is not None:
@@ -76,21 +65,6 @@ def text(audit: ShownNumbers) -> str:
     paper = io.StringIO()
     Console(file=paper, width=110).print(shown(audit))
     return "\n".join(line.rstrip() for line in paper.getvalue().splitlines()).rstrip()
-
-
-def verdict(audit: ShownNumbers) -> str:
-    """Return the result in a few sentences, and what to do."""
-    words = [*audit.whole.sentences, *([str(audit.repairs)] if str(audit.repairs) else [])]
-    level = audit.whole.verdict.level
-    advice = _ADVICE.get(level, "correct the forecasts as outcomes come.")
-    if off := audit.off:
-        first = ", ".join(", ".join(map(str, map(safe, key))) for key in off[:3])
-        first += f" and {len(off) - 3:,} more" if len(off) > 3 else ""
-        are = "is" if len(off) == 1 else "are"
-        words.append(f"{len(off):,} of {len(audit.groups):,} groups {are} off by more than chance: {first}.")
-        if len(off) < len(audit.groups):
-            advice = "some groups are off and others are not: correct each by itself."
-    return "\n".join([*words, f"What to do: {advice}"])
 
 
 def scores(whole: Any) -> Table:
@@ -141,7 +115,7 @@ def _ends(interval: Interval) -> str:
 
 def html(audit: ShownNumbers) -> str:
     """Return the audit as HTML without scripts, every name escaped, in the colours of the page around it."""
-    *words, advice = verdict(audit).splitlines()
+    *words, advice = audit.sentences
     said = f"<p>{escape(' '.join(words))}</p><p><strong>{escape(advice)}</strong></p>"
     tables = [scores(audit.whole), coverage(audit.whole), *([groups(audit)] if audit.groups else [])]
     if audit.windows is not None:

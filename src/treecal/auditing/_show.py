@@ -17,7 +17,7 @@ from rich.text import Text
 
 from treecal.auditing._calibration import Calibration
 from treecal.auditing._stated import Stated, advice
-from treecal.auditing._words import Shown, acted, called, labelled, watched
+from treecal.auditing._words import Shown, acted, called, labelled, printable, watched
 from treecal.exceptions import UnsupportedError
 from treecal.geometry import pairing
 from treecal.measures import Interval, Payoff
@@ -227,8 +227,7 @@ def _ends(interval: Interval) -> str:
 
 def safe(name: Any) -> Text:
     """Return a name from the log, with nothing that a terminal or rich would interpret."""
-    words = "(missing)" if name is None else str(name)
-    return Text(words if words.isprintable() else repr(words)[1:-1])
+    return Text(printable(name))
 
 
 def html(audit: Shown) -> str:

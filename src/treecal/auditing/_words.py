@@ -64,6 +64,12 @@ def acted(payoff: Payoff) -> str:
     return text
 
 
+def printable(name: object) -> str:
+    """Return a name from the log, with nothing that a terminal would interpret."""
+    words = "(missing)" if name is None else str(name)
+    return words if words.isprintable() else repr(words)[1:-1]
+
+
 def called(action: str | int) -> str:
     """Return what an action is called; one without a name by its number, from 1."""
     return action if isinstance(action, str) else f"action {action + 1}"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 from rich.progress import TaskProgressColumn, TextColumn
 
-from treecal.auditing import NumberAudit, audit as audit_log, shown, shown_numbers
+from treecal.auditing import NumberAudit, audit as audit_log, shown
 from treecal.cli._numbers import columns_of
 from treecal.cli._options import Decimal, Force, Json, OnInvalid, as_norm, check_limit, read_losses, split
 from treecal.cli._progress import bars
@@ -191,7 +191,7 @@ def audit(
             if json:
                 emit(audited.to_dict())
             else:
-                page().print(shown_numbers(audited))
+                page().print(audited)
             return Exit.FLAWED if audited.problems.count else Exit.FINE
         options: dict[str, Any] = {
             "forecast": _columns(log, came, names) if forecast is None else split("--forecast", forecast),

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from treecal._optional import require
-from treecal.auditing import NumberAudit, verdict_of_numbers
+from treecal.auditing import NumberAudit
 from treecal.exceptions import ParameterError
 from treecal.io import new_file
 from treecal.measures import NEARLY, SOMEWHAT, TELL, percent
@@ -121,7 +121,7 @@ def render_numbers(
         details={name: str(value) for name, value in (details or {}).items()},
         command=command,
         audit=audit,
-        words=verdict_of_numbers(audit).splitlines(),
+        words=audit.sentences,
         pictures=figures.draw_numbers(audit),
         tables=tables,
         nan=math.nan,

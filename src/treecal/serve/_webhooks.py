@@ -304,12 +304,12 @@ class Webhooks:
         async with self._turns[receiver.name]:
             problem = await receiver.post(delivery.message, int(time.time()), delivery.encoded())
         if problem is None:
-            await self._ask(lambda books: books.store.run("close_delivery", [_key(delivery, receiver)]), write=True)
             if course.problem is not None:
                 log.warning("webhook %s takes alarms again", receiver.name)
             course.delivered += 1
             course.last = time.time()
             course.problem = None
+            await self._ask(lambda books: books.store.run("close_delivery", [_key(delivery, receiver)]), write=True)
             return 0
         if course.problem is None:
             log.warning("webhook %s does not take alarms, which are sent again: %s", receiver.name, problem)

@@ -1,6 +1,6 @@
 """Write the page that audits in the browser: one file, with all that it needs in it.
 
-`python docs/browser/build.py audit.html`; `make docs` puts it on the site.
+`python clients/browser/build.py audit.html`; `make docs` puts it on the site.
 """
 
 from __future__ import annotations
