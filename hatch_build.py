@@ -1,4 +1,4 @@
-"""What the build does besides packing: links of the README lead somewhere from an index of packages, too."""
+"""What the build does besides packing: links and commands of the README work for readers of a package index, too."""
 
 from __future__ import annotations
 
@@ -10,6 +10,11 @@ from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 SITE = "https://treecal.github.io/treecal/"
 SOURCE = "https://github.com/treecal/treecal/blob/main/"
+BY_NAME = {
+    '".[': '"treecal[',
+    "`pip install .`": "`pip install treecal`",
+    ", in a clone of this repository:": "; for `make` in a clone of the repository:",
+}
 
 
 def absolute(text: str) -> str:
@@ -25,9 +30,11 @@ def absolute(text: str) -> str:
 
 
 class Readme(MetadataHookInterface):
-    """The README as the description of the package."""
+    """The README as the description of the package, which is installed by its name."""
 
     def update(self, metadata: dict[str, Any]) -> None:
         """Set it."""
         text = (Path(self.root) / "README.md").read_text("utf-8")
+        for here, there in BY_NAME.items():
+            text = text.replace(here, there)
         metadata["readme"] = {"content-type": "text/markdown", "text": absolute(text)}

@@ -7,6 +7,7 @@ summed over bins of a tenth of each class.
 
 from __future__ import annotations
 
+import argparse
 from time import process_time
 
 import numpy as np
@@ -52,7 +53,9 @@ def correct(stream: ModelStream, corrector: tc.Corrector) -> Array:
 
 def main() -> None:
     """Print the table of the docs."""
-    stream = new_york_flights_model()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--days", type=int, help="days of the year; by default all")
+    stream = new_york_flights_model(days=parser.parse_args().days)
     table = Table(title="25 overlapping groups")
     for column in ("", "Brier", "log", "worst group", f"of {LARGE:,} rounds", "the same, binned", "µs a round"):
         table.add_column(column, justify="right" if column else "left")

@@ -7,7 +7,9 @@ differs by. It takes some minutes: python examples/guard_constants.py
 
 from __future__ import annotations
 
+import argparse
 import math
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,15 +19,13 @@ import treecal as tc
 from treecal.arena import CHOSEN
 from treecal.forecasters import _codebook, _tracker
 
-ROUNDS = 2000
 
-
-def play(capacity: int = 160) -> tuple[np.ndarray, float]:
+def play(rounds: int, capacity: int = 160) -> tuple[np.ndarray, float]:
     """Return the logarithm of the error of each stream, and the mean Brier score."""
     errors, scores = [], []
     for stream in CHOSEN.values():
         book, ledger = tc.Codebook(tc.Tracker(stream.space), capacity=capacity), tc.Ledger(stream.space)
-        outcomes = stream.outcomes[:ROUNDS]
+        outcomes = stream.outcomes[:rounds]
         for y in outcomes:
             ledger.record(book.predict(), y)
             book.update(y)
@@ -37,7 +37,10 @@ def play(capacity: int = 160) -> tuple[np.ndarray, float]:
 
 def main() -> None:
     """Print the table."""
-    usual, score = play()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=2000)
+    again = partial(play, parser.parse_args().rounds)
+    usual, score = again()
     print(f"default: error {math.exp(usual.mean()):.4f}, Brier score {score:.4f}", flush=True)
 
     def show(name: str, errors: np.ndarray, brier: float) -> None:
@@ -52,13 +55,13 @@ def main() -> None:
     ]
     for factor in (0.5, 2.0):
         _codebook.math = SimpleNamespace(sqrt=lambda x, by=factor: by * math.sqrt(x))  # type: ignore[assignment]
-        show(f"look-ahead, times {factor:g}", *play())
+        show(f"look-ahead, times {factor:g}", *again())
         _codebook.math = math
-        show(f"capacity, times {factor:g}", *play(capacity=int(160 * factor)))
+        show(f"capacity, times {factor:g}", *again(capacity=int(160 * factor)))
         for module, name in constants:
             value = getattr(module, name)
             setattr(module, name, type(value)(value * factor))
-            show(f"{name}, times {factor:g}", *play())
+            show(f"{name}, times {factor:g}", *again())
             setattr(module, name, value)
 
 

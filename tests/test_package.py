@@ -79,13 +79,17 @@ def test_the_source_distribution_has_nothing_else(built: tuple[set[str], set[str
     assert not [name for name in built[1] if re.search(r"__pycache__|\.pyc$|node_modules|\.(log|orig|rej|swp)$", name)]
 
 
-def test_the_description_of_the_package_has_no_link_that_leads_nowhere_on_an_index(packed: tuple[Path, Path]) -> None:
+def test_the_description_of_the_package_is_for_readers_of_an_index(packed: tuple[Path, Path]) -> None:
     with zipfile.ZipFile(packed[0]) as archive:
         (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         metadata = archive.read(name).decode()
     assert "Description-Content-Type: text/markdown" in metadata
     description = metadata.partition("\n\n")[2]
     readme = (ROOT / "README.md").read_text("utf-8")
+    found = re.findall(r"pip install (\S+)", readme), re.findall(r"pip install (\S+)", description)
+    assert found[1] == [re.sub(r"^(\"?)\.", r"\1treecal", each) for each in found[0]]
+    assert "this repository" in readme
+    assert "this repository" not in description
     links = re.findall(r"\]\(([^)]*)\)", description)
     assert len(links) == len(re.findall(r"\]\(", readme))
     assert [link for link in links if not link.startswith("https://")] == []

@@ -13,10 +13,14 @@ PROGRAMS = [
     "examples/adaptive.py --rounds 200 --seeds 1",
     "examples/arity.py --rounds 64 --dims 2",
     "examples/flights.py --rounds 1000",
+    "examples/groups.py --days 8",
+    "examples/guard_constants.py --rounds 20",
     "examples/monitor_peers.py --streams 1",
     "examples/race_on_spark.py",
+    "benchmarks/beside.py",
     "benchmarks/certificates.py --rounds 1000",
     "benchmarks/corrector_bank.py --keys 100 --rows 1000 --batch 1000",
+    "benchmarks/guarded_bank.py --streams 100",
     "benchmarks/swap.py --actions 10 --rounds 64",
 ]
 

@@ -49,6 +49,10 @@ def test_commands_on_a_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert len(corrected) == 1001
 
 
+def test_it_is_read_in_five_minutes() -> None:
+    assert len(README.read_text("utf-8").splitlines()) <= 120
+
+
 def commands() -> list[str]:
     """Every command of the README that is not on a log: in blocks for a shell, in text and in the table."""
     text = README.read_text("utf-8")

@@ -57,6 +57,8 @@ def test_a_report_of_labels() -> None:
     Y[:, 3] = (np.random.default_rng(1).random(400) < P[:, 3] ** 3).astype(float)
     found = audit_labels(P, Y, [f"label {k}" for k in range(30)])
     assert found.off == [("label 3",)]
+    assert "1 of 30 labels is off by more than chance: label 3." in str(found)
+    assert "Some labels are off and others are not: use tc.Labels." in str(found)
     section = report.audited(found, title="Labels")
     assert len(section.groups) == 30
     assert [entry.name for entry in section.entries] == ["all rows", "label 3"]

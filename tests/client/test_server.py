@@ -97,6 +97,11 @@ def test_rounds_and_what_the_books_say_of_them(server: Process, tmp_path: Path) 
             client.record("weather", "0")
         client.create("gone", classes=["no", "yes"])
         assert client.delete("gone") == 0
+        client.create("asked", classes=["no", "yes"], revises=True)
+        said = [client.forecast("asked", p, id="q", timeout=LONG).forecast for p in ([0.5, 0.5], [0.25, 0.75])]
+        assert said == [[0.5, 0.5], [0.25, 0.75]]
+        assert client.outcome("asked", "q", "yes").status == "learned"
+        assert [lead.forecasts for lead in client.stream("asked").leads] == [2]
         client.archive("weather")
         answer = client.forecast("weather", P[0], timeout=LONG)
         assert (answer.corrected, "archived" in str(answer.why)) == (False, True)

@@ -69,18 +69,41 @@ def test_scores_by_lead_time() -> None:
 
 
 def test_snapshots_keep_what_was_announced_and_are_as_before_where_nothing_was_revised() -> None:
+    plain = tc.Late(tc.PlattScaling(SPACE))
+    plain.predict([0.5, 0.5], id="q", now=0)
+    assert "revisions" not in plain.get_state()
     late = tc.Late(Watched(tc.Monitor(SPACE)))
     late.predict([0.5, 0.5], id=("q", 1), now=0)
-    assert "revisions" not in late.get_state()
-    late.revise(("q", 1), [0.2, 0.8], now=9)
-    twin = state.loads(state.dumps(late))
+    for p, day in (([0.2, 0.8], 9), ([0.3, 0.7], 20)):  # also between the first forecast and the second
+        twin = state.loads(state.dumps(late))
+        for each in (late, twin):
+            each.revise(("q", 1), p, now=day)
+        assert state.dumps(twin) == state.dumps(late)
     for each in (late, twin):
-        each.update(("q", 1), 1, now=10)
+        each.update(("q", 1), 1, now=30)
+    assert [(lead.least, lead.forecasts) for lead in late.leads()] == [(8, 1), (16, 2)]
     assert twin.leads() == late.leads()
     assert state.dumps(twin) == state.dumps(late)
 
 
-SPOILT = ({"ids": ["gone"]}, {"times": ["late"]}, {"places": [-1], "sums": [[1, 1, 1]]}, {"means": [[2, 3]]})
+def test_a_forecast_of_an_unknown_time_is_left_out_where_others_have_times() -> None:
+    late = tc.Late(tc.PlattScaling(SPACE))
+    late.predict([0.5, 0.5], id="q", now=0)
+    twin = state.loads(state.dumps(late))  # that a corrector's forecasts will be revised is not known yet
+    twin.revise("q", [0.2, 0.8], now=9)
+    twin.update("q", 1, now=10)
+    assert [(lead.least, lead.forecasts) for lead in twin.leads()] == [(1, 1)]
+
+
+SPOILT = (
+    {"ids": ["gone"]},
+    {"times": ["late"]},
+    {"places": [-1], "sums": [[1, 1, 1]]},
+    {"means": [[2, 3]]},
+    {"opened": ["gone"], "opened_at": [0.0]},
+    {"opened": ["q"], "opened_at": [np.nan]},
+    {"opened": ["q"]},
+)
 
 
 @pytest.mark.parametrize("spoil", SPOILT)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -37,6 +37,8 @@ class LabelsAudit(Audit):
 
     joint: float = 0.0
     joint_by_chance: float = 0.0
+    _parts: ClassVar = "labels"
+    _cure: ClassVar = "Labels"
 
     @property
     def off(self) -> list[Key]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from treecal.auditing._calibration import Calibration
 from treecal.auditing._groups import Key
@@ -56,6 +56,8 @@ class Audit:
     windows: Audit | None = None
     alarm: Alarm | None = None
     in_order: bool = True
+    _parts: ClassVar = "groups"  # what the groups are, in words
+    _cure: ClassVar = "ByGroup"  # what corrects some of them and not others
 
     @property
     def off(self) -> list[Key]:

@@ -9,7 +9,7 @@ import io
 import math
 from collections.abc import Callable, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console, Group
 from rich.table import Table
@@ -21,9 +21,6 @@ from treecal.auditing._words import Shown, acted, called, labelled, printable, w
 from treecal.exceptions import UnsupportedError
 from treecal.geometry import pairing
 from treecal.measures import Interval, Payoff
-
-if TYPE_CHECKING:
-    pass
 
 _MOST_ROWS = 10  # of a table
 _FAR_BELOW = -0.25
@@ -100,9 +97,9 @@ def verdict(audit: Shown, named: Named = in_python) -> str:
         first = ", ".join(", ".join(map(str, map(safe, key))) for key in off[:3])
         first += f" and {len(off) - 3:,} more" if len(off) > 3 else ""
         are = "is" if len(off) == 1 else "are"
-        words.append(f"{len(off):,} of {len(audit.groups):,} groups {are} off by more than chance: {first}.")
+        words.append(f"{len(off):,} of {len(audit.groups):,} {audit._parts} {are} off by more than chance: {first}.")
         if len(off) < len(audit.groups):
-            advice = f"Some groups are off and others are not: use {named('ByGroup')}."
+            advice = f"Some {audit._parts} are off and others are not: use {named(audit._cure)}."
     if audit.windows is not None and (alarm := audit.windows.alarm) is not None:
         words.append(f"A monitor raised an alarm after round {alarm.round:,}.")
         if found.level == "calibrated":

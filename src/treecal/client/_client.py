@@ -211,6 +211,7 @@ class Client:
         group: Iterable[str] = (),
         limit: int | None = None,
         keep: int | None = None,
+        revises: bool = False,
     ) -> Stream:
         """Create a stream, or return it if there is the same already; another one of that name raises.
 
@@ -238,9 +239,11 @@ class Client:
             The most rounds that may await their outcomes.
         keep
             Days for which rounds are kept; then they are deleted.
+        revises
+            Whether another forecast under an id that awaits its outcome revises the one before; without a corrector.
         """
         given = {"classes": classes, "set": set, "corrector": corrector, "gate": gate, "forecaster": forecaster}
-        more = {"monitor": monitor, "tags": tags, "group": group, "limit": limit, "keep": keep}
+        more = {"monitor": monitor, "tags": tags, "group": group, "limit": limit, "keep": keep, "revises": revises}
         new = settings(NewStream, name=name, **given, **more)
         return self._run(self._session.ask("POST", "/v1/streams", Stream, encode(new)))
 

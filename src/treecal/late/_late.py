@@ -37,6 +37,7 @@ from treecal.late._rounds import Counts, Pending, Rounds, refusal
 from treecal.late._snapshot import resumed, state_of
 from treecal.ledger import Ledger
 from treecal.measures import Losses
+from treecal.monitor import Watched
 from treecal.theory import Certificate
 
 
@@ -516,7 +517,9 @@ class Late(Locked, Configured):
         """Return the state, pending rounds included: arrays, JSON values, and dictionaries of them."""
         with self._lock:
             state = state_of(self._settled())
-            return state | {"revisions": self._revisions.state()} if self._revisions else state
+            revised = self._revisions.state(self._rounds.pending)
+            awaited = bool(revised["opened"]) and isinstance(self._rounds.front, Watched)
+            return state | {"revisions": revised} if self._revisions or awaited else state
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Resume from a state that `get_state` returned. Any other raises a `TreeCalError` and changes nothing."""

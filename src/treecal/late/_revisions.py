@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,7 +45,7 @@ class Revisions:
 
     def __init__(self, space: ConvexSet) -> None:
         self._space = space
-        self._opened: dict[Id, float] = {}  # no part of the state: only of rounds that are revised does it matter
+        self._opened: dict[Id, float] = {}  # when a round was opened that is not revised yet
         self._said: dict[Id, list[tuple[float | None, Array]]] = {}
         self._sums: dict[int, Array] = {}
         self._most = 1000
@@ -75,10 +75,12 @@ class Revisions:
         self._said.pop(named, None)
 
     def score(self, named: Id, outcome: Array, now: float | None) -> None:
-        """Score all that was announced for a round whose outcome is here."""
+        """Score all that was announced for a round whose outcome is here; of what has times, where they are known."""
         said = self._said.pop(named, [])
-        timed = now is not None and all(time is not None for time, _ in said)
+        timed = now is not None and any(time is not None for time, _ in said)
         for k, (time, mean) in enumerate(said):
+            if timed and time is None:
+                continue
             lead = now - time if timed and now is not None and time is not None else len(said) - 1 - k
             place = math.frexp(lead)[1] if lead >= 1 else 0
             top = int(mean.argmax())
@@ -100,11 +102,14 @@ class Revisions:
             found.append(Lead(least, 2.0**place, int(count), squares / count, sure / count))
         return found
 
-    def state(self) -> dict[str, Any]:
-        """Return them as data."""
+    def state(self, pending: Container[Id] = ()) -> dict[str, Any]:
+        """Return them as data, with the times at which pending rounds were opened."""
+        opened = {named: time for named, time in self._opened.items() if named in pending}
         said = [(named, time, mean) for named, each in self._said.items() for time, mean in each]
         return {
-            "ids": [list(named) if isinstance(named, tuple) else named for named, _, _ in said],
+            "opened": _listed(opened),
+            "opened_at": np.array(list(opened.values())),
+            "ids": _listed([named for named, _, _ in said]),
             "times": [time for _, time, _ in said],
             "means": np.array([mean for _, _, mean in said]).reshape(-1, self._space.dim),
             "places": sorted(self._sums),
@@ -113,16 +118,16 @@ class Revisions:
 
     def resumed(self, state: Any, pending: Container[Id]) -> Revisions:
         """Return those of a state, or raise."""
-        check_names("the revisions", state, ("ids", "times", "means", "places", "sums"))
+        check_names("the revisions", state, ("opened", "opened_at", "ids", "times", "means", "places", "sums"))
         twin = Revisions(self._space)
         try:
+            for named, time in zip(state["opened"], np.asarray(state["opened_at"], np.float64), strict=True):
+                twin._opened[_pending(named, pending)] = _finite(time)
             means = np.asarray(state["means"], np.float64).reshape(-1, self._space.dim)
             for named, time, mean in zip(state["ids"], state["times"], means, strict=True):
-                known = tuple(named) if isinstance(named, list) else named
-                if known not in pending or (time is not None and not math.isfinite(time)):
-                    raise SnapshotError(f"a revision is of {known!r}, which is not pending, or of no time.")
                 point = frozen(read_outcome(self._space, mean, 0))
-                twin._said.setdefault(known, []).append((None if time is None else float(time), point))
+                at = None if time is None else _finite(time)
+                twin._said.setdefault(_pending(named, pending), []).append((at, point))
             sums = np.asarray(state["sums"], np.float64).reshape(-1, _SUMS)
             for place, row in zip(state["places"], sums, strict=True):
                 if not (isinstance(place, int) and 0 <= place < 2000 and row[0] >= 1 and row[1] >= 0):
@@ -131,3 +136,20 @@ class Revisions:
         except (TypeError, ValueError):
             raise SnapshotError("the revisions cannot be read.") from None
         return twin
+
+
+def _listed(ids: Iterable[Id]) -> list[Any]:
+    return [list(named) if isinstance(named, tuple) else named for named in ids]
+
+
+def _pending(named: Any, pending: Container[Id]) -> Id:
+    known: Id = tuple(named) if isinstance(named, list) else named
+    if known not in pending:
+        raise SnapshotError(f"a revision is of {known!r}, which is not pending.")
+    return known
+
+
+def _finite(time: float) -> float:
+    if not math.isfinite(time):
+        raise SnapshotError(f"a revision is of the time {time}.")
+    return float(time)

@@ -53,9 +53,9 @@ class Estimate:
     >>> right[rng.random(5000) >= 0.05] = np.nan
     >>> found = estimate(right, probability=0.05, proxy=judge)
     >>> print(found.interval)
-    0.705, 90 % interval 0.681 to 0.7289
+    0.705, 90 % interval 0.6809 to 0.7291
     >>> print(found.alone)
-    0.7099, 90 % interval 0.6613 to 0.7585
+    0.7099, 90 % interval 0.6612 to 0.7586
     >>> round(found.worth, 1), round(found.after(300), 3)
     (4.1, 0.018)
     """
@@ -334,7 +334,7 @@ def _mean(m: Array, f: Array | None, labels: Labels) -> _Tuned:
     control = np.zeros(n) if f is None else trust * (f - float(q @ known))
     rest = m - centre - control[at]
     value = centre + float(control.mean()) + float(w @ rest) / n
-    wide = rest / np.sqrt(1 - np.minimum(leverage, 0.75))  # residuals are smaller than errors, by what was fitted
+    wide = rest / (1 - np.minimum(leverage, 0.75))  # residuals are smaller than errors, by what was fitted (HC3)
     terms = control - control.mean()
     # A good proxy is wrong in few labelled rows, or none: as many rows are added as make intervals of rare events cover
     # (Agresti and Coull), in each of which it is as wrong as one that knows nothing would be in two.
