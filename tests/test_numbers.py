@@ -67,8 +67,25 @@ def test_a_report_of_numbers_speaks_of_coordinates() -> None:
     words = str(corrector.report())
     assert "each coordinate in bins of a tenth" in words
     assert "Brier" not in words
-    with pytest.raises(ParameterError, match=r"treecal\.correctors\.Cells"):
-        tc.Recalibrator(LOAD)
+
+
+def test_points_that_are_biased_are_corrected_in_cells_by_default() -> None:
+    rng = np.random.default_rng(0)
+    model = rng.uniform(50, 400, 800)
+    outcomes = np.clip(1.1 * model + 10 + rng.normal(0, 20, 800), 0, 500)
+    corrector = tc.Recalibrator(LOAD)
+    corrected = corrector.update_many(model, outcomes)[:, 0]
+    assert np.abs(corrected - outcomes)[200:].mean() < 0.55 * np.abs(model - outcomes)[200:].mean()
+    assert corrector.make == "shift"
+    assert tc.Recalibrator(LOAD, groups=GROUPS).make == "mean"
+    watch = tc.Monitor(LOAD)
+    watch.update_many(model, outcomes)
+    assert watch.alarm is not None
+    assert watch.alarm.where is None
+    assert "forecasts are too low, by" in str(watch.alarm)
+    square = tc.Monitor(tc.Box(0, 500, dim=2))
+    square.update_many(np.column_stack([outcomes, model]), np.column_stack([outcomes, outcomes]))
+    assert "forecasts of coordinate 1 are too low" in str(square.alarm)
 
 
 def test_many_numbers_are_no_classes(tmp_path: Path) -> None:

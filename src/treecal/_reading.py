@@ -123,7 +123,8 @@ class Reading:
         found = []
         for table in losses.tables:
             sums = np.zeros(table.costs.shape)
-            np.add.at(sums, best_actions(self.forecasts.T, table.costs), self.weights[:, None] * self.outcomes)
+            actions = best_actions(table.chances(self.forecasts).T, table.costs)
+            np.add.at(sums, actions, self.weights[:, None] * table.chances(self.outcomes))
             costs = sums @ table.costs.T
             found.append(float(np.maximum(costs.diagonal() - costs.min(axis=1), 0.0).sum()) / weight)
         return losses.named(found)

@@ -31,7 +31,7 @@ def test_it_advises_what_the_library_does(log: Path, raw: bool) -> None:
     options = ["--forecast", "p", "--classes", "fine,fraud", "--loss", folder / "costs.csv"] + ["--raw"] * raw
     found = json.loads(run("decide", log, *options, "--output", folder / "advice.csv", "--json").out)
     space = tc.Simplex(classes=["fine", "fraud"])
-    d = tc.GuardedCorrector(space, corrector=None if raw else tc.AutoCorrector(space), losses=COSTS)
+    d = tc.GuardedCorrector(space, corrector=None if raw else tc.Gated(tc.AutoCorrector(space)), losses=COSTS)
     paid = plain = 0.0
     with (folder / "advice.csv").open(encoding="utf-8") as advice, log.open(encoding="utf-8") as rows:
         for line, row in zip(csv.DictReader(advice), csv.DictReader(rows), strict=True):

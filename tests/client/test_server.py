@@ -6,6 +6,7 @@ import asyncio
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,6 +25,30 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
     process = Process(tmp_path_factory.mktemp("books") / "books.sqlite")
     yield process
     process.stop()
+
+
+def test_a_stream_of_numbers(server: Process) -> None:
+    space = tc.Cdf(0, 500)
+    with Client(server.url, timeout=LONG) as client:
+        client.create("load", set={"name": "Cdf", "options": {"low": 0, "high": 500}}, corrector="location-scale")
+        corrector = tc.LocationScale(space)
+        told: list[dict[str, Any]] = [
+            {"q10": 80, "q90": 120},
+            {"members": np.array([90.0, 110.0])},
+            {"mean": 100, "sd": 8, "family": "laplace"},
+        ]
+        for k, p in enumerate(told):
+            answer = client.forecast("load", p, id=str(k), timeout=LONG)
+            expected = corrector.predict(p)
+            np.testing.assert_array_equal(answer.forecast, expected.mean)
+            assert answer.quantiles is not None
+            assert answer.quantiles["q50"] == expected.quantile(0.5)
+            assert client.outcome("load", str(k), np.float64(120.5)).status == "learned"
+            corrector.update(120.5)
+        assert client.record("load", "0").outcome == 120.5
+        fan = client.scores("load").fan
+        assert fan is not None
+        assert fan.outcomes == [120.5] * 3
 
 
 def test_rounds_and_what_the_books_say_of_them(server: Process, tmp_path: Path) -> None:

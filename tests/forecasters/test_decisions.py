@@ -77,6 +77,35 @@ def test_losses_that_cannot_be(costs: Any, message: str) -> None:
         assert message in found.value.message
 
 
+def test_what_losses_of_numbers_may_be() -> None:
+    shelf = tc.Cdf(0, 10, points=4)  # cells from 0 to 1.25, 3.75, 6.25, 8.75, 10
+    losses = tc.Losses(shelf, {"few": lambda sold: sold, "many": lambda sold: 10 - sold})
+    assert losses.tables[0].costs[0].tolist() == [0.625, 2.5, 5.0, 7.5, 9.375]
+    assert losses == tc.Losses(shelf, losses.costs, actions=losses.actions)
+    assert losses == tc.Losses(
+        shelf, lambda action, sold: sold if action == "few" else 10 - sold, actions=["few", "many"]
+    )
+    assert losses.advise({"q10": 1, "q90": 2}) == losses.advise(2.0) == "few"
+    assert losses.advise({"mean": 8, "sd": 1}) == "many"
+    f = tc.Decisions(shelf, losses)
+    for _ in range(20):
+        f.update(9.0)
+    again = loads(dumps(f))
+    for x in (again.predict(), f.predict()):
+        assert isinstance(x, DecisionForecast)
+        assert x.action == "many"
+    for bad, message in (
+        (lambda action, sold: sold, "a function of action and number"),
+        ({"a": lambda sold: float("nan"), "b": lambda sold: sold}, "holds nan"),
+        ({"a": lambda sold: "x", "b": lambda sold: sold}, "expected real numbers"),
+        ([[1, 2], [2, 1]], "the cells of Cdf"),
+        ({"x": [[0] * 5, [1] * 5], "y": [[0] * 5, [1] * 5]}, "one decision"),
+    ):
+        with pytest.raises(LossError) as found:
+            tc.Losses(shelf, bad)
+        assert message in found.value.message
+
+
 def test_losses_are_of_classes_and_go_with_their_own_safe_part() -> None:
     with pytest.raises(ParameterError, match="a Simplex"):
         tc.Decisions(tc.Box(0, 1, dim=2), [[0, 1], [1, 0]])

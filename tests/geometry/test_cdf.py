@@ -280,3 +280,15 @@ def test_an_order_is_part_of_the_set(tmp_path: object) -> None:
         tc.Ledger(plain).error("crps")
     with pytest.raises(ParameterError, match="ordered is 1"):
         tc.Simplex(3, ordered=1)  # type: ignore[arg-type]
+
+
+def test_a_table_of_forecasts_is_read_as_the_forecasts() -> None:
+    pytest.importorskip("pandas")
+    space = tc.Cdf(0, 10, points=50)
+    law = space.distribution(tc.geometry.read_distributions(space, {"mean": [4.0, 6.0], "sd": [1.0, 2.0]}))
+    frame = law.to_frame([0.1, 0.5, 0.9])
+    assert list(frame) == ["q0.1", "q0.5", "q0.9", "mean"]
+    np.testing.assert_array_equal(frame["q0.9"], law.quantile(0.9))
+    again = tc.geometry.read_distributions(space, frame.drop(columns="mean"))
+    np.testing.assert_allclose(space.distribution(again).quantile(0.5), law.quantile(0.5), atol=0.01)
+    assert law.to_frame().shape == (2, 6)

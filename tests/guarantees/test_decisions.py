@@ -330,6 +330,48 @@ def test_decisions_are_a_learner_whose_play_is_a_correlated_equilibrium() -> Non
     assert game.correlated_gap(joint) < 0.1
 
 
+@pytest.mark.parametrize("adversary", ADVERSARIES)
+def test_decisions_about_a_number_are_those_of_its_cells(adversary: str) -> None:
+    """The same advice, bit for bit, as with the cells between the thresholds as classes; so the same bound."""
+    shelf = tc.Cdf(0, 100, points=12)
+    losses = tc.Losses(shelf, lambda order, sold: max(order - sold, 4 * (sold - order)), actions=[20, 40, 60, 80])
+    table = losses.tables[0]
+    cells = tc.Decisions(tc.Simplex(13), table.costs)
+    f = tc.Decisions(shelf, losses)
+    count = Count(table.costs)
+    middles = (shelf.knots[1:] + shelf.knots[:-1]) / 2
+    replayed = np.random.default_rng(0).integers(0, 13, 150)
+    ledger = tc.Ledger(shelf)
+    for t in range(150):
+        x, y = f.predict(), cells.predict()
+        assert isinstance(x, DecisionForecast)
+        assert isinstance(y, DecisionForecast)
+        np.testing.assert_array_equal(x.shares, y.shares)
+        k = int(replayed[t]) if adversary == "replayed" else getattr(count, adversary)(x.shares)
+        ledger.record(x, middles[k])
+        f.update(middles[k])
+        cells.update(k)
+        count.learn(x.shares, k)
+        assert count.swap[0] <= f.certificate(rounds=t + 1).bound * (t + 1) * (1 + 1e-9)  # type: ignore[union-attr]
+    assert f.regret == pytest.approx(count.swap[0] / 150)
+    assert ledger.regret(losses) == pytest.approx(f.regret)
+
+
+@pytest.mark.parametrize("kind", ["model", "no model"])
+def test_advice_about_a_number_under_guard(kind: str) -> None:
+    shelf = tc.Cdf(0, 100, points=20)
+    losses = tc.Losses(shelf, {"few": lambda sold: 4 * sold, "many": lambda sold: 150 - sold})
+    f: Any = tc.GuardedCorrector(shelf, losses=losses) if kind == "model" else tc.Guarded(shelf, losses=losses)
+    count = Count(losses.tables[0].costs)
+    middles = (shelf.knots[1:] + shelf.knots[:-1]) / 2
+    for _ in range(400):
+        x = f.predict({"mean": 20, "sd": 5}) if kind == "model" else f.predict()
+        k = count.greedy(x.shares)
+        f.update(middles[k])
+        count.learn(x.shares, k)
+    assert count.swap[0] / 400 <= f.certificate(rounds=400).bound
+
+
 def test_play_of_the_streams_works_with_advice() -> None:
     f = tc.Decisions(tc.Simplex(3), 1 - np.eye(3))
     ledger = play(f, np.eye(3)[np.arange(300) % 3])

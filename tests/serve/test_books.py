@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 import treecal as tc
+from tests.serve.http import served
 from treecal.correctors import Corrector
 from treecal.forecast import DecisionForecast
 from treecal.serve import _books, _config, _reading, _validation, _wire as wire
@@ -623,3 +624,31 @@ def test_a_time_is_in_seconds(books: Books, due: float) -> None:
     with pytest.raises(Refusal, match="due is") as caught:
         books.forecast("s", [wire.NewForecast("a", [0.2, 0.3, 0.5], due=due)])
     assert (caught.value.at, "milliseconds" in str(caught.value.hint)) == ("due", True)
+
+
+def test_scores_of_a_stream_with_losses_say_what_each_action_cost(tmp_path: Path) -> None:
+    losses = {"pass": [0, 20], "ask": [1, 5], "block": [5, 0]}
+    rng = np.random.default_rng(0)
+    risks, shops = rng.beta(1, 4, 60), ["ab"[k % 2] for k in range(60)]
+    came = (rng.random(60) < risks).astype(int)
+    corrector = {"name": "guarded", "options": {"losses": losses}}
+    with served(tmp_path) as house:
+        new = {"name": "shop", "classes": ["fine", "fraud"], "tags": ["of"], "corrector": corrector}
+        assert house.ask("POST", "/v1/streams", new).status == 201
+        for k, risk in enumerate(risks.tolist()):
+            body = {"id": str(k), "p": [1 - risk, risk], "tags": {"of": shops[k]}}
+            answer = house.ask("POST", "/v1/streams/shop/forecasts", body).json
+            assert answer["action"] in losses
+            house.ask("POST", "/v1/outcomes", {"outcomes": [{"stream": "shop", "id": str(k), "outcome": int(came[k])}]})
+        found = house.ask("GET", "/v1/streams/shop/scores?by=of").json
+        log = {"p_fine": 1 - risks, "p_fraud": risks, "y": np.array(["fine", "fraud"])[came], "of": np.array(shops)}
+    audit = tc.audit(log, forecast=["p_fine", "p_fraud"], outcome="y", by="of", loss=losses)
+    assert audit.whole.payoff is not None
+    assert found["model"]["payoff"]["cost"] == pytest.approx(audit.whole.payoff.cost)
+    assert [each["rows"] for each in found["model"]["payoff"]["actions"]] == [
+        each.rows for each in audit.whole.payoff.actions
+    ]
+    for group in found["groups"]:
+        own = audit.groups[group["by"],].payoff
+        assert own is not None
+        assert group["model"]["payoff"]["cost"] == pytest.approx(own.cost)

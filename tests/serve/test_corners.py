@@ -222,7 +222,7 @@ def test_reading_of_many_streams_does_not_fill_the_memory(tmp_path: Path, monkey
 
 def test_the_answer_is_by_name_where_the_models_forecast_was(books: Books) -> None:
     done(books, lambda: books.create(wire.NewStream("s", classes=CLASSES)))
-    named: dict[str, float] = {"c": 0.5, "a": 0.2, "b": 0.3}
+    named: dict[str, Any] = {"c": 0.5, "a": 0.2, "b": 0.3}
     asks = [wire.NewForecast("i", P), wire.NewForecast("i", named)]  # the same, said in two ways
     for _ in range(2):
         assert [forecast(books, ask)[0].forecast for ask in asks] == [P, dict(zip(CLASSES, P, strict=True))]

@@ -515,3 +515,25 @@ def test_events_are_read_in_whatever_pieces_they_come(browser: Any, books: str) 
             for size in (1, 2, 3, 1000):
                 found = page.evaluate(script, [end.join(lines), size])
                 assert found == [["", ""], ["alarm", '{"a":\n"é"}'], ["message", "x"]], (end, size)
+
+
+def test_forecasts_of_numbers_are_a_fan(browser: Any, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    with serving(tmp_path / "books.sqlite") as base, looking(browser, base) as page:
+        ask(page, "/v1/streams", {"name": "load", "set": {"name": "Cdf", "options": {"low": 0, "high": 500}}})
+        page.goto("/streams/load")
+        live(page)
+        middles = 200 + 50 * np.sin(np.arange(80) / 8)
+        told = [
+            (f"r{k}", {"q10": m - 20, "q90": m + 20}, m + 15 * rng.normal()) for k, m in enumerate(middles.tolist())
+        ]
+        send(page, "load", told)  # type: ignore[arg-type]
+        ask(page, "/v1/streams/load/forecasts", {"id": "waits", "p": {"mean": 200, "sd": 10}})
+        page.wait_for_selector("#fan-summary:has-text('interval held')")
+        assert drawn(page, "fan")
+        assert "80 outcomes" in page.locator("#fan-summary").inner_text()
+        assert "numbers from 0 to 500" in page.locator(".lead").inner_text()
+        assert page.locator(".reliability").is_hidden()
+        page.wait_for_selector("text=median 200")
+        assert page.get_by_role("table", name="Scores by day").locator("th", has_text="CRPS").count() == 1
+        page.screenshot(path=tmp_path / "fan.png", full_page=True)

@@ -40,6 +40,7 @@ export interface Announced {
   state: string;
   points?: number[][] | null;
   weights?: number[] | null;
+  quantiles?: { [name: string]: number } | null;
   action?: string | number | { [name: string]: string | number } | null;
   actions?: { [name: string]: unknown } | null;
 }
@@ -101,6 +102,13 @@ export interface Failure {
   error: Problem;
 }
 
+/** Forecasts of numbers in the order of their outcomes: when these came, what they were, and quantiles by level. */
+export interface Fan {
+  at: number[];
+  outcomes: number[];
+  quantiles: { [name: string]: number[] };
+}
+
 /** The server runs. */
 export interface Health {
   ok?: boolean;
@@ -130,7 +138,7 @@ export interface Mark {
 export interface NewForecast {
   /** A name for the round, made by the client: 1 to 200 characters, in one line. */
   id: string;
-  p?: number[] | { [name: string]: number } | null;
+  p?: number[] | { [name: string]: number | string | number[] } | null;
   tags?: { [name: string]: string };
   due?: number | null;
   used?: boolean;
@@ -228,6 +236,7 @@ export interface Scores {
   announced: { [name: string]: unknown } | null;
   groups: ({ [name: string]: unknown })[];
   change: Change | null;
+  fan?: Fan | null;
 }
 
 /**
@@ -297,6 +306,7 @@ export interface Waiting {
   overdue: boolean;
   forecast: number[];
   tags: { [name: string]: string };
+  quantiles?: { [name: string]: number } | null;
 }
 
 /** When to raise an alarm: at a false one with probability `alpha` ever, or one in `arl` rounds on average. */

@@ -156,13 +156,15 @@ class NumberRows:
                 yield None, at, numbers, {name: self.arrays[name][part] for name in self.keep}
             return
         parts = list(self.source.parts())
+        names_of = [f"f{k}" for k in range(len(names))]
         for source in parts:
             cells = [f"TRY_CAST({source.cell(name)} AS DOUBLE) AS f{k}" for k, name in enumerate(names)]
             cells += [f"{source.moment(name)} AS k{k}" for k, name in enumerate(self.keep)]
             at = 0
             for batch in source.batches(f"SELECT {', '.join(cells)} FROM {LOG}", rows=AT_ONCE):
-                columns = [batch[f"f{k}"].to_numpy(zero_copy_only=False) for k in range(len(names))]
-                numbers = np.column_stack(columns).astype(np.float64, copy=False)
+                numbers = np.empty((len(names), len(batch[names_of[0]]))).T  # each column by itself in memory
+                for k, name in enumerate(names_of):
+                    numbers[:, k] = batch[name].to_numpy(zero_copy_only=False)
                 yield (
                     source.name if len(parts) > 1 else None,
                     at,
@@ -174,7 +176,9 @@ class NumberRows:
     def _checked(self, numbers: Array, kept: dict[str, Any], file: str | None, before: int) -> NumberChunk:
         """Return the valid rows, repaired where that is possible; the others are problems."""
         forecasts = numbers[:, :-1]
-        finite = np.isfinite(numbers)
+        with np.errstate(over="ignore", invalid="ignore"):
+            clean = bool(np.isfinite(numbers.sum()))  # as nearly always: nothing is missing or infinite
+        finite = np.isfinite(numbers) if not clean else np.broadcast_to(True, numbers.shape)
         valid = finite[:, -1].copy()
         if self.columns.form == "members":
             whole = finite[:, :-1]
@@ -194,8 +198,9 @@ class NumberRows:
             forecasts = forecasts[rows]
             outcomes = outcomes[rows]
         if self.columns.form == "quantiles":
-            crossing = (forecasts[:, 1:] < forecasts[:, :-1]).any(axis=1)
-            if crossing.any():
+            falls = forecasts[:, 1:] < forecasts[:, :-1]
+            if falls.any():
+                crossing = falls.any(axis=1)
                 self.repairs.crossing += int(crossing.sum())
                 forecasts[crossing] = np.sort(forecasts[crossing], axis=1)
         return NumberChunk(forecasts, np.ascontiguousarray(outcomes), kept, 0, rows)

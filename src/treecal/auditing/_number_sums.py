@@ -61,7 +61,7 @@ class NumberSums:
             run = tally_quantiles.now if laws.values.size <= _UNCOMPILED else tally_quantiles
             middle = self.shown.index(0.5) if 0.5 in self.shown else -1
             tau = np.array(self.levels)
-            values = np.ascontiguousarray(laws.values)
+            values = np.ascontiguousarray(laws.values.T)
             run(values, y, home, tau, middle, self.origin or 0.0, self.cells, self.totals)
         else:
             self._add(laws, y, home)
@@ -95,7 +95,7 @@ class NumberSums:
 def tally_quantiles(
     q: Array, y: Array, home: Integers, tau: Array, middle: int, origin: float, cells: Array, totals: Array
 ) -> None:
-    """Add rows of quantiles, `(n, levels)`, in order of their levels; `middle` is the place of the median, or -1."""
+    """Add rows of quantiles, `(levels, n)`, in order of their levels; `middle` is the place of the median, or -1."""
     count = len(tau)
     for i in range(len(y)):
         group = home[i]
@@ -104,7 +104,7 @@ def tally_quantiles(
         upto = 0
         loss = 0.0
         for j in range(count):
-            away = outcome - q[i, j]
+            away = outcome - q[j, i]
             pinball = (tau[j] - 1.0) * away
             if away > 0.0:
                 below += 1
@@ -113,7 +113,7 @@ def tally_quantiles(
                 upto += 1
             loss += pinball
             totals[group, 6 + j] += pinball
-            totals[group, 6 + count + j] += q[i, j]
+            totals[group, 6 + count + j] += q[j, i]
         score = 2.0 * loss / count
         totals[group, 0] += 1.0
         totals[group, 1] += score
@@ -121,7 +121,7 @@ def tally_quantiles(
         totals[group, 3] += outcome - origin
         totals[group, 4] += (outcome - origin) * (outcome - origin)
         if middle >= 0:
-            totals[group, 5] += outcome - q[i, middle]
+            totals[group, 5] += outcome - q[middle, i]
         if upto <= below + 1:
             cells[group, below] += 1.0
         else:  # it equals several quantiles, and lies anywhere between their levels
@@ -135,8 +135,9 @@ class OutcomeSample:
     """A sample of the outcomes of a log, drawn by the numbers of their rows: the same however they are read."""
 
     def __init__(self) -> None:
-        self.outcomes = np.empty(0)
+        self._outcomes = np.empty(0)
         self._ranks = np.empty(0, np.uint64)
+        self._most = np.uint64(2**64 - 1)  # ranks of rows that may be among the lowest so far
         self.rows = 0
 
     def add(self, y: Array) -> None:
@@ -147,15 +148,25 @@ class OutcomeSample:
         rank = (rank ^ (rank >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         rank = (rank ^ (rank >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         rank ^= rank >> np.uint64(31)
-        if len(self._ranks) == _SAMPLE:  # few are below the greatest that is kept
-            lower = rank < self._ranks.max()
-            rank = rank[lower]
-            y = y[lower]
-        ranks = np.concatenate([self._ranks, rank])
-        outcomes = np.concatenate([self.outcomes, y])
-        kept = np.argsort(ranks)[:_SAMPLE] if len(ranks) > _SAMPLE else np.arange(len(ranks))
-        self._ranks = ranks[kept]
-        self.outcomes = outcomes[kept]
+        lower = rank <= self._most
+        self._ranks = np.concatenate([self._ranks, rank[lower]])
+        self._outcomes = np.concatenate([self._outcomes, y[lower]])
+        if len(self._ranks) > 2 * _SAMPLE:
+            self._trim()
+
+    def _trim(self) -> None:
+        """Keep the rows of the lowest ranks."""
+        kept = np.argsort(self._ranks)[:_SAMPLE]
+        self._ranks = self._ranks[kept]
+        self._outcomes = self._outcomes[kept]
+        self._most = self._ranks[-1]
+
+    @property
+    def outcomes(self) -> Array:
+        """The outcomes, in the order of their ranks where not all are kept."""
+        if len(self._ranks) > _SAMPLE:
+            self._trim()
+        return self._outcomes
 
     def climatology(self, levels: tuple[float, ...]) -> float:
         """Return the score of the distribution of all outcomes; for quantiles of some levels, that of these."""

@@ -13,7 +13,7 @@ from treecal._typing import Array
 from treecal.cli._options import Decimal, Force, Json, OnInvalid, read_losses, split
 from treecal.cli._progress import progress
 from treecal.cli._terminal import Exit, emit, page, say, table
-from treecal.correctors import AutoCorrector, GuardedCorrector
+from treecal.correctors import AutoCorrector, Gated, GuardedCorrector
 from treecal.exceptions import ParameterError
 from treecal.forecast import DecisionForecast
 from treecal.forecasters import BUDGET
@@ -40,9 +40,10 @@ def decide(
 ) -> int:
     """Decide row by row, each before its outcome is read, by a model's probabilities and what each action costs.
 
-    The probabilities are corrected as by `treecal recalibrate`, and the advice is guarded: what it would have saved to
-    take other actions in place of those advised is bounded on every sequence of outcomes. Prints what the advice would
-    have cost, beside acting on the probabilities as they are and always doing the same.
+    The probabilities are corrected as by `treecal recalibrate`, once that has proved to be better, and the advice is
+    guarded: what it would have saved to take other actions in place of those advised is bounded on every sequence of
+    outcomes. Prints what the advice would have cost, beside acting on the probabilities as they are and always doing
+    the same.
 
         treecal decide log.csv --loss costs.csv
         treecal decide log.csv --forecast p --outcome fraud --loss "0,20; 1,5; 5,0" --output advice.csv
@@ -77,7 +78,7 @@ def decide(
         )
         space = Simplex(classes=[str(name) for name in rows.classes or rows.labels])
         losses = Losses(space, read_losses(loss))
-        corrector = None if raw else AutoCorrector(space)
+        corrector = None if raw else Gated(AutoCorrector(space))
         guarded = GuardedCorrector(space, corrector=corrector, losses=losses, scores=None, budget=budget)
         costs = losses.tables[0].costs
         paid = np.zeros(2)  # as it is, and as advised

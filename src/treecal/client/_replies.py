@@ -30,7 +30,7 @@ class Answer(Struct, frozen=True):
 
     id: str
     """The id for the outcome."""
-    forecast: list[float] | dict[str, float]
+    forecast: list[float] | dict[str, Any]
     """The forecast to use: a list in the order of the classes; by their names if the model's was."""
     corrected: bool
     """Whether the server answered: it is then what the server announced, which may be the model's own, as of a stream
@@ -47,6 +47,8 @@ class Answer(Struct, frozen=True):
     """Where the forecast is a distribution over several points: these. `forecast` is their mean."""
     weights: list[float] | None = None
     """The weights of the points."""
+    quantiles: dict[str, float] | None = None
+    """Of a forecast of a number, by level, from q5 to q95; `forecast` is then its values at the thresholds."""
     action: Any = None
     """Where the stream has losses: the action to take, of several decisions by their names."""
     actions: dict[str, Any] | None = None

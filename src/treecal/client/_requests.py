@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError
 from treecal.serve import FAR, NewForecast, NewOutcome, NewStream, Part, Shape, Watch
 
-Vector = Sequence[float] | Mapping[str, float] | NDArray[Any]
+Vector = Sequence[float] | Mapping[str, Any] | NDArray[Any]
 """A model's forecast: numbers in the order of the classes, or by the names of the classes."""
-Label = int | str | Sequence[float] | np.integer[Any] | NDArray[Any]
-"""An outcome: a class by its index or name, or a point of the set."""
+Label = int | float | str | Sequence[float] | np.integer[Any] | NDArray[Any]
+"""An outcome: a class by its index or name, a number, or a point of the set."""
 Due = float | datetime
 """A moment: seconds since 1970, or a datetime with a time zone."""
 Given = str | Mapping[str, Any]
@@ -73,15 +73,22 @@ def _id(given: Any, row: int | None) -> str:
     return str(given)
 
 
-def _point(p: Any, row: int | None) -> list[float] | dict[str, float] | None:
+def _point(p: Any, row: int | None) -> list[float] | dict[str, float | str | list[float]] | None:
     if p is None:
         return None
     try:
         if isinstance(p, Mapping):
-            return {str(name): _finite(x) for name, x in p.items()}
+            return {str(name): _entry(name, x) for name, x in p.items()}
         return [_finite(x) for x in (p.tolist() if hasattr(p, "tolist") else p)]
     except (TypeError, ValueError):
         raise ForecastError(f"{_name('p', row)} is {p!r}, expected finite numbers, one for each class.") from None
+
+
+def _entry(name: Any, x: Any) -> float | str | list[float]:
+    """Return what a forecast says under a name: a number; or of numbers the members of an ensemble, or the family."""
+    if name == "family" and isinstance(x, str):
+        return x
+    return [_finite(each) for each in x] if name == "members" else _finite(x)
 
 
 def _finite(x: Any) -> float:
@@ -90,7 +97,7 @@ def _finite(x: Any) -> float:
     return float(x)
 
 
-def _outcome(y: Any, row: int | None) -> int | str | list[float]:
+def _outcome(y: Any, row: int | None) -> int | float | str | list[float]:
     if isinstance(y, str):
         return str(y)
     try:
@@ -99,6 +106,8 @@ def _outcome(y: Any, row: int | None) -> int | str | list[float]:
     except TypeError:
         pass
     try:
+        if isinstance(y, float) or getattr(y, "ndim", None) == 0:
+            return _finite(y)
         if isinstance(y, Sequence) or getattr(y, "ndim", 0) == 1:
             return [_finite(x) for x in (y.tolist() if hasattr(y, "tolist") else y)]
     except (TypeError, ValueError):

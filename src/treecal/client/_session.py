@@ -323,7 +323,7 @@ def _shut_out(error: ServerError) -> str:
 
 
 def _announced(found: Announced) -> Answer:
-    given = found.round, found.state, found.points, found.weights, found.action, found.actions
+    given = found.round, found.state, found.points, found.weights, found.quantiles, found.action, found.actions
     return Answer(found.id, found.forecast, True, True, None, *given)
 
 

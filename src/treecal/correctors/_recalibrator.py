@@ -27,7 +27,7 @@ from treecal.correctors._scores import Correction
 from treecal.exceptions import ParameterError, SnapshotError, UnsupportedError
 from treecal.forecast import Forecast
 from treecal.forecasters import AdaptiveTreeCal, Forecaster, TreeCal, reach
-from treecal.geometry import Cdf, ConvexSet, Simplex, l2
+from treecal.geometry import Box, Cdf, ConvexSet, Simplex, l2
 
 Simple = Literal["mean", "shift"]
 
@@ -108,9 +108,11 @@ class Recalibrator(Corrector):
         The set outcomes and forecasts lie in.
     groups
         Which forecasts form a group: `TopClass`, `Cells`, `Centroids` of `treecal.correctors`, or a function from
-        a forecast to the group's name. By default `TopClass()`, which needs a simplex.
+        a forecast to the group's name. By default `TopClass()` on a simplex, and on a `Box` of one coordinate, whose
+        points are bare numbers, ten cells.
     make
-        "mean", "shift", or each group's forecaster: one to make more of, or a function that makes equal ones.
+        "mean", the default, "shift", the default in those ten cells, or each group's forecaster: one to make more of,
+        or a function that makes equal ones.
     prior
         How many outcomes a group's first forecast counts for in "mean" and "shift", 1 by default; with 0 and
         `forget=False` it is calibeating exactly as published.
@@ -149,15 +151,19 @@ class Recalibrator(Corrector):
         space: ConvexSet,
         *,
         groups: Groups | Callable[[Array], Hashable] | None = None,
-        make: Forecaster | Callable[[], Forecaster] | Simple = "mean",
+        make: Forecaster | Callable[[], Forecaster] | Simple | None = None,
         prior: float | None = None,
         forget: bool | None = None,
         scores: Scored | None = "binned",
         tolerance: float = 1e-6,
     ) -> None:
         super().__init__(space, scores=scores, tolerance=tolerance)
-        if groups is None:
+        if groups is None and isinstance(space, Box) and space.dim == 1:
+            groups = Cells(width=float(space.high[0] - space.low[0]) / 10)
+            make = "shift" if make is None else make
+        elif groups is None:
             groups = LocationSpread() if isinstance(space, Cdf) else TopClass()
+        make = "mean" if make is None else make
         self.groups = groups if isinstance(groups, Groups) else ByKey(groups)
         if isinstance(make, Forecaster):
             make = partial(_another, make)

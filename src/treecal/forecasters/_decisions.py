@@ -16,7 +16,7 @@ from treecal.exceptions import ParameterError, SnapshotError
 from treecal.forecast import DecisionForecast, Forecast, advised, uniform
 from treecal.forecasters._base import Forecaster
 from treecal.forecasters._regrets import Regrets, balanced, play_game
-from treecal.geometry import ConvexSet, Simplex
+from treecal.geometry import Cdf, ConvexSet, Simplex
 from treecal.measures import Losses, LossTable
 from treecal.theory import Certificate
 
@@ -139,7 +139,7 @@ class Decisions(Forecaster):
     Parameters
     ----------
     space
-        The classes, a `Simplex`.
+        The classes, a `Simplex`; or of numbers a `Cdf`, whose cells between thresholds are then the classes.
     losses
         What each action costs under each class: see `Losses` for what may be given.
 
@@ -174,7 +174,8 @@ class Decisions(Forecaster):
         self._single = Cells.of(tables[0]) if len(tables) == 1 else None
         self._steps = [_step(table.scaled) for table in tables] if self._single is None else [self._single.step]
         none = Regrets.empty(self.losses)
-        points = np.array(space.centre)[None]
+        self._classes: ConvexSet = Simplex(tables[0].costs.shape[1]) if tables[0].numbers else space
+        points = np.array(self._classes.centre)[None]
         if (cells := self._single) is not None:
             points = np.array([cells.inside(i, points[0], tables[0]) for i in range(len(cells.actions))])
         flat = none.get_state()["regrets"]
@@ -215,6 +216,8 @@ class Decisions(Forecaster):
         if not used.all():
             points = points[used]
             weights = weights[used]
+        if self.losses.tables[0].numbers:
+            points = np.minimum(np.add.accumulate(points, axis=1)[:, :-1], 1.0)
         x = Forecast.trusted(points.copy(), weights if len(weights) > 1 else uniform(1), None, self.space)
         return DecisionForecast(x, self.losses)
 
@@ -227,7 +230,7 @@ class Decisions(Forecaster):
         if flow.any():
             return balanced(flow)
         weights = np.zeros(len(cells.actions))
-        mean = (np.add.accumulate(state.sums, axis=0)[-1] + self.space.centre) / (state.rounds + 1)
+        mean = (np.add.accumulate(state.sums, axis=0)[-1] + self._classes.centre) / (state.rounds + 1)
         costs = np.add.accumulate(self.losses.tables[0].scaled[cells.actions] * mean, axis=1)[:, -1]
         weights[costs.argmin()] = 1.0
         return weights
@@ -249,7 +252,7 @@ class Decisions(Forecaster):
         while True:
             row = np.zeros(self.space.dim)
             for gains, table in zip(asked, tables, strict=True):
-                row = row + gains[table.best(point)]
+                row = row + gains[table.cheapest(point)]
             if any(np.array_equal(row, known) for known in rows):  # all that rounding lets be found
                 points.pop()
                 break
@@ -269,13 +272,13 @@ class Decisions(Forecaster):
         if (cells := self._single) is not None:
             shares = advised(x, self.losses)[0][cells.actions]
         weights = state.weights + shares
-        sums = state.sums + shares[:, None] * outcome
+        sums = state.sums + shares[:, None] * self.losses.tables[0].chances(outcome)
         points = state.points
         doubled = (np.frexp(weights)[1] > np.frexp(state.weights)[1]) & (weights >= 1)
         if doubled.any():
             points = points.copy()
             for i in np.flatnonzero(doubled).tolist():
-                mean = (sums[i] + self.space.centre) / (weights[i] + 1)
+                mean = (sums[i] + self._classes.centre) / (weights[i] + 1)
                 points[i] = mean if cells is None else cells.inside(i, mean, self.losses.tables[0])
         return Decided(state.rounds + 1, regrets.get_state()["regrets"], weights, sums, points)
 
@@ -310,19 +313,22 @@ class Decisions(Forecaster):
         check_array("the weights", state.weights, own.weights.shape)
         check_array("the sums", state.sums, own.sums.shape)
         check_array("the points", state.points, own.points.shape)
-        check_sums("the sums", state.sums, state.weights, self.space, rounds=state.rounds)
+        check_sums("the sums", state.sums, state.weights, self._classes, rounds=state.rounds)
         if abs(float(state.weights.sum()) - state.rounds) > 1e-6 * max(state.rounds, 1):
             raise SnapshotError(f"the weights sum to {state.weights.sum():g} after {state.rounds} rounds.")
-        if not self.space.contains(state.points).all():
-            raise SnapshotError(f"a point is none of {self.space!r}.")
+        if not self._classes.contains(state.points).all():
+            raise SnapshotError(f"a point is none of {self._classes!r}.")
         if (cells := self._single) is not None:
             table = self.losses.tables[0]
-            if [table.best(point) for point in state.points] != cells.actions.tolist():
+            if [table.cheapest(point) for point in state.points] != cells.actions.tolist():
                 raise SnapshotError("a point does not call for the action that it stands for.")
 
     @classmethod
     def examples(cls, space: ConvexSet) -> Iterator[Forecaster]:
-        """Yield one of one decision, and one of two, on sets of classes."""
+        """Yield one of one decision, and one of two, on sets of classes; on a `Cdf` of where the number lies."""
+        if isinstance(space, Cdf):
+            cell = np.arange(space.dim + 1)
+            yield cls(space, {"low": cell, "high": space.dim - cell})
         if isinstance(space, Simplex) and space.dim > 1:
             guess = 1.0 - np.eye(space.dim)
             yield cls(space, guess)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from treecal._optional import require
 from treecal._typing import Array
 from treecal._validate import finite_array, whole_number
 from treecal.exceptions import GeometryError, ParameterError
@@ -284,6 +286,24 @@ class Distribution:
         below = left * (a * a + a * up + up * up)
         above = right * ((1 - down) ** 2 + (1 - down) * (1 - b) + (1 - b) ** 2)
         return _plain((below + above).sum(axis=-1) / 3 + beyond)
+
+    def to_frame(self, levels: Sequence[float] = (0.05, 0.25, 0.5, 0.75, 0.95)) -> Any:
+        """Return a pandas table with a row for each distribution: quantiles `q0.05`, …, and the mean.
+
+        Parameters
+        ----------
+        levels
+            The levels of the quantiles.
+
+        Examples
+        --------
+        >>> print(Cdf(0, 10, points=5).distribution([[0.0, 0.25, 0.75, 1.0, 1.0]]).to_frame([0.1, 0.9]))
+           q0.1  q0.9  mean
+        0   1.8   6.2   4.0
+        """
+        pandas = require("pandas", extra="data", what="a table of forecasts")
+        found = {f"q{level:g}": np.ravel(self.quantile(level)) for level in levels}
+        return pandas.DataFrame(found | {"mean": np.ravel(self.mean)})
 
     def _integrals(self, a: Array, b: Array) -> Array:
         return np.asarray((np.diff(self.space.knots) * (a + b) / 2).sum(axis=-1))

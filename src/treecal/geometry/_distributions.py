@@ -33,28 +33,41 @@ from treecal.geometry._pairing import Refusal, columns, listed
 FAMILIES = ("normal", "logistic", "laplace", "lognormal")
 """What `"family"` may name: distributions that a mean and a standard deviation determine."""
 _LEVEL = re.compile(r"(?:q|p|quantile|percentile|level)?[\s_-]*(\d*\.?\d+)\s*(%?)", re.I)
+_SUFFIX = re.compile(r"(?:.*[-_ ])?(?:(lo|hi)[-_](\d+\.?\d*)|ql?[-_]?(\d*\.?\d+)|(median))", re.I)
+"""As of statsforecast (`-lo-90`), neuralforecast (`-median`, `_ql0.1`), TimeGPT (`-q-10`) and darts (`_q0.1`)."""
 _FORMS = "quantiles by level, members, mean and sd, something with a cdf, or values at the {} thresholds"
 
 
 def quantile_level(name: Any) -> float:
     """Return the level that a column or a key stands for: 0.1 for 0.1, "0.1", "q10", "p10", "10%" or "q0.1".
 
+    Names may begin with that of a model, and ends of central intervals have the levels that these have.
+
     Examples
     --------
     >>> [quantile_level(name) for name in (0.5, "0.25", "q10", "P90", "quantile_0.975", "q025", "97.5%")]
     [0.5, 0.25, 0.1, 0.9, 0.975, 0.025, 0.975]
+    >>> [quantile_level(name) for name in ("AutoARIMA-lo-90", "AutoARIMA-hi-90", "NHITS-median", "load_q0.25")]
+    [0.05, 0.95, 0.5, 0.25]
     """
     level = name
     if isinstance(name, str):
         found = _LEVEL.fullmatch(name.strip())
-        if found is None:
+        if found is None and (suffix := _SUFFIX.fullmatch(name.strip())):
+            end, share, digits, _ = suffix.groups()
+            if end is None:
+                return quantile_level(f"q{digits}") if digits else 0.5
+            inside = float(share) / 100
+            level = round((1 - inside if end.lower() == "lo" else 1 + inside) / 2, 12)
+        elif found is None:
             raise ParameterError.expected("level", name, "a number between 0 and 1, or a name such as q10 or p90")
-        digits, percent = found.groups()
-        named = not name.strip()[0].isdigit() and name.strip()[0] != "."
-        level = float(digits)
-        if percent or (named and "." not in digits):
-            thousandths = named and len(digits) >= 3  # q025, q975
-            level = float(f"0.{digits}") if thousandths else round(level / 100, 12)
+        else:
+            digits, percent = found.groups()
+            named = not name.strip()[0].isdigit() and name.strip()[0] != "."
+            level = float(digits)
+            if percent or (named and "." not in digits):
+                thousandths = named and len(digits) >= 3  # q025, q975
+                level = float(f"0.{digits}") if thousandths else round(level / 100, 12)
     if isinstance(level, bool) or not isinstance(level, int | float | np.number) or not 0 < level < 1:
         hint = "divide levels in percent by 100." if isinstance(level, int | float) and 1 <= level < 100 else None
         raise ParameterError.expected("level", name, "a number between 0 and 1", hint=hint)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,28 +11,35 @@ import numpy as np
 from treecal._typing import Array
 from treecal.correctors import AutoCorrector, Corrector
 from treecal.exceptions import OutcomeError, ParameterError
-from treecal.geometry import ROUNDING, TOLERANCE, Distance, Simplex, rounding
+from treecal.geometry import ROUNDING, TOLERANCE, Cdf, Distance, Simplex, rounding
 from treecal.ledger import Ledger
 from treecal.measures import bin_rows, classwise_ece
 
-Make = Callable[[Simplex], Corrector]
+Make = Callable[[Any], Corrector]
 WIDTH = 0.1
 """Of the bins of a class, and of the cells of joint errors."""
 
 
-def new_corrector(make: Make | None, classes: int) -> Corrector:
-    """Return a new corrector for this many classes, by default `AutoCorrector`."""
-    space = Simplex(classes)
+def new_corrector(make: Make | None, space: Simplex | Cdf) -> Corrector:
+    """Return a new corrector on the set, by default `AutoCorrector`."""
     if make is None:
         return AutoCorrector(space)
     if not callable(make):
-        raise ParameterError.expected(
-            "make", make, "a function from a Simplex to a corrector", hint="make=treecal.Recalibrator."
-        )
+        expected = f"a function from a {type(space).__name__} to a corrector"
+        raise ParameterError.expected("make", make, expected, hint="make=treecal.Recalibrator.")
     corrector = make(space)
     if not isinstance(corrector, Corrector) or corrector.space != space:
         raise ParameterError.expected(f"make({space!r})", corrector, f"a corrector on {space!r}")
     return corrector
+
+
+def cdf_around(numbers: Sequence[Array], width: float, low: float | None, high: float | None) -> Cdf:
+    """Return a set twice as wide as these numbers, where its ends are not given, with ten thresholds in a width."""
+    least, most = (float(end([end(each) for each in numbers])) for end in (np.min, np.max))
+    room = max((most - least) / 2, 4 * width)
+    low = least - room if low is None else low
+    high = most + room if high is None else high
+    return Cdf(low, high, points=int(np.clip(10 * (high - low) / width, 100, 1000)), clip=True)
 
 
 def check_takes_weight(corrector: Corrector, weight: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import replace
@@ -13,8 +14,8 @@ from treecal._optional import require
 from treecal._typing import Array
 from treecal._validate import sample_weight
 from treecal.correctors import Corrector
-from treecal.exceptions import ForecastError, ParameterError, UnsupportedError
-from treecal.geometry import Distance, Simplex, read_forecast
+from treecal.exceptions import ForecastError, OutcomeError, ParameterError, UnsupportedError
+from treecal.geometry import Cdf, Distance, Distribution, Simplex, read_forecast
 from treecal.integrations._common import (
     WIDTH,
     Make,
@@ -97,7 +98,7 @@ class RecalibratedClassifier(base.Wrapper[base.Classifier], base.Classifier):
             index.setdefault(label, len(index))
         if len(index) == len(known):
             return index, corrector
-        return index, new_corrector(self.make, len(index)) if len(index) > 1 else None
+        return index, new_corrector(self.make, Simplex(len(index))) if len(index) > 1 else None
 
     def _ask(self, x: dict[Any, Any], **kwargs: Any) -> Probabilities:
         try:
@@ -159,6 +160,128 @@ class RecalibratedClassifier(base.Wrapper[base.Classifier], base.Classifier):
         from river import linear_model
 
         yield {"classifier": linear_model.LogisticRegression()}
+
+
+class RecalibratedRegressor(base.Wrapper[base.Regressor], base.Regressor):
+    """A regressor with distributions for forecasts, which are corrected online.
+
+    What the regressor predicts is taken as the mean of a normal distribution, as wide as its latest hundred errors.
+    `learn_one(x, y)` takes that forecast, before anything has seen `y`; then the regressor learns, and the corrector.
+
+    Parameters
+    ----------
+    regressor
+        Any river regressor, or a pipeline that ends in one.
+    low, high
+        What the number can be at the least and at the most; numbers beyond count as the end.
+    make
+        Makes the corrector from a `treecal.Cdf`: a class such as `treecal.LocationScale`, or a function. By default
+        `treecal.AutoCorrector`.
+    points
+        Thresholds of the set: some ten should lie between the 10 and the 90 % quantile of a forecast.
+
+    Attributes
+    ----------
+    corrector
+        The corrector.
+    sd
+        The standard deviation of the regressor's latest errors; None before the first.
+
+    Examples
+    --------
+    >>> from river import datasets, linear_model, preprocessing
+    >>> model = RecalibratedRegressor(preprocessing.StandardScaler() | linear_model.LinearRegression(), 0, 50)
+    >>> held = []
+    >>> for x, y in datasets.TrumpApproval():
+    ...     low, high = model.predict_distribution_one(x).interval(0.9)
+    ...     held.append(low <= y <= high)
+    ...     model.learn_one(x, y)
+    >>> round(sum(held[100:]) / len(held[100:]), 1)
+    0.9
+    """
+
+    def __init__(
+        self, regressor: base.Regressor, low: float, high: float, make: Make | None = None, points: int = 200
+    ) -> None:
+        if not isinstance(regressor, base.Regressor):
+            raise ParameterError.expected("regressor", regressor, "a river regressor")
+        self.regressor = regressor
+        self.low = low
+        self.high = high
+        self.make = make
+        self.points = points
+        self.corrector = new_corrector(make, Cdf(low, high, points=points, clip=True))
+        self.sd: float | None = None
+        self._learned = 0
+
+    def _ask(self, x: dict[Any, Any], **kwargs: Any) -> dict[str, float]:
+        wide = (self.high - self.low) / 4
+        return {"mean": float(self.regressor.predict_one(x, **kwargs)), "sd": wide if self.sd is None else self.sd}
+
+    def predict_one(self, x: dict[Any, Any], **kwargs: Any) -> float:
+        """Return the mean of the corrected distribution. Changes nothing.
+
+        Parameters
+        ----------
+        x
+            A dictionary of features.
+        **kwargs
+            Passed to the regressor.
+        """
+        return float(self.predict_distribution_one(x, **kwargs).mean)
+
+    def predict_distribution_one(self, x: dict[Any, Any], **kwargs: Any) -> Distribution:
+        """Return the corrected distribution, with its quantiles and intervals. Changes nothing.
+
+        Parameters
+        ----------
+        x
+            A dictionary of features.
+        **kwargs
+            Passed to the regressor.
+        """
+        given = read_forecast(self.corrector.space, self._ask(x, **kwargs), self._learned + 1)
+        space = self.corrector.space
+        assert isinstance(space, Cdf)
+        return space.distribution(self.corrector.predict_many(given[None])[0])
+
+    def learn_one(self, x: dict[Any, Any], y: float, **kwargs: Any) -> None:
+        """Update the regressor, and the corrector with what the regressor predicted before.
+
+        Parameters
+        ----------
+        x
+            A dictionary of features.
+        y
+            The number.
+        **kwargs
+            Passed to the regressor.
+        """
+        given = self._ask(x)
+        b = read_forecast(self.corrector.space, given, self._learned + 1)
+        number = float(y)
+        if number != number:
+            raise OutcomeError.at(self._learned + 1, "is NaN, expected a number.")
+        self.regressor.learn_one(x, y, **kwargs)
+        self.corrector.learn(b, number)
+        self._learned += 1
+        square = (number - given["mean"]) ** 2
+        kept = 1 - 1 / min(self._learned, 100)
+        self.sd = math.sqrt(kept * (self.sd or 0.0) ** 2 + (1 - kept) * square)
+
+    @property
+    def _wrapped_model(self) -> base.Regressor:
+        return self.regressor
+
+    @property
+    def _mutable_attributes(self) -> set[str]:
+        return {"regressor"}  # gives access to its own mutable attributes
+
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        from river import linear_model
+
+        yield {"regressor": linear_model.LinearRegression(), "low": -500, "high": 500}
 
 
 class CalibrationError(metrics.base.ClassificationMetric):

@@ -1,4 +1,4 @@
-"""scikit-learn: a classifier that recalibrates another one, by `fit` or row by row; calibration error as a score."""
+"""scikit-learn: classifiers and regressors that recalibrate others, by `fit` or row by row; their errors as scores."""
 
 from __future__ import annotations
 
@@ -27,12 +27,23 @@ from treecal.integrations._common import (
 
 require("sklearn", extra="sklearn", what="treecal.integrations.sklearn")
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
-from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import cross_val_predict
 from sklearn.utils import check_array, check_consistent_length, column_or_1d, get_tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
+
+from treecal.integrations._regressor import CoverageScorer, CrpsScorer, QuantileModels, RecalibratedRegressor, is_fitted
+
+__all__ = [
+    "CalibrationScorer",
+    "CoverageScorer",
+    "CrpsScorer",
+    "QuantileModels",
+    "RecalibratedClassifier",
+    "RecalibratedRegressor",
+    "calibration_error",
+]
 
 
 class RecalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc] # untyped
@@ -114,7 +125,7 @@ class RecalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
             forecasts = cross_val_predict(
                 self.estimator, X, labels, cv=self.cv, method="predict_proba", params=given or None
             )
-        corrector = new_corrector(self.make, len(model.classes_))
+        corrector = new_corrector(self.make, Simplex(len(model.classes_)))
         corrector.fit(_checked_rows(forecasts), _outcomes(labels, model.classes_), weights=weights)
         return self._keep(model, model.classes_, corrector)
 
@@ -143,11 +154,11 @@ class RecalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
             corrector = self.corrector_
         else:
             self._check_probabilities()
-            if not _is_fitted(self.estimator):
+            if not is_fitted(self.estimator):
                 return self._first_batch(X, labels, classes, given)
             model = deepcopy(self.estimator) if self._updates() else self.estimator
             known = model.classes_ if classes is None else np.unique(classes)
-            corrector = new_corrector(self.make, len(known))
+            corrector = new_corrector(self.make, Simplex(len(known)))
         forecasts = _ask(model, X, known)
         outcomes = _outcomes(labels, known)
         for weight in np.unique([] if weights is None else weights):
@@ -174,7 +185,7 @@ class RecalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
             model.partial_fit(X, labels, classes=known, **given)
         else:
             model.fit(X, labels, **given)
-        return self._keep(model, known, new_corrector(self.make, len(known)))
+        return self._keep(model, known, new_corrector(self.make, Simplex(len(known))))
 
     def predict_proba(self, X: Any) -> Array:
         """Return the corrected probability of each class for each row.
@@ -382,12 +393,3 @@ def _checked_rows(forecasts: Array) -> Array:
         at = int(np.argmin(good))
         raise ForecastError(f"the probabilities in row {at} lie outside {space!r}: {space.complaint(rows[at])}.")
     return rows
-
-
-def _is_fitted(estimator: Any) -> bool:
-    """Return whether the estimator is fitted."""
-    try:
-        check_is_fitted(estimator)
-    except NotFittedError:
-        return False
-    return True

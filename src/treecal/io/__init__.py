@@ -25,6 +25,7 @@ from treecal.io._output import NewTable, new_table, plain
 from treecal.io._parquet import PARQUET
 from treecal.io._paths import check_file
 from treecal.io._problems import OnError, Problem, Problems
+from treecal.io._quantile_layouts import quantile_columns
 from treecal.io._scan import File, FileSource
 from treecal.io._source import LOG, Piece, Source
 from treecal.io._text import Block, Lines, Place, Row, in_blocks, open_lines
@@ -49,6 +50,7 @@ __all__ = [
     "Source",
     "new_file",
     "open_source",
+    "quantile_columns",
     "read_outcomes",
     "register",
 ]

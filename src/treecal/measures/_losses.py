@@ -10,7 +10,7 @@ import numpy as np
 from treecal._typing import Array
 from treecal._validate import finite_array
 from treecal.exceptions import LossError, ParameterError, TreeCalError
-from treecal.geometry import Simplex, Value, columns, paired
+from treecal.geometry import Cdf, Simplex, Value, columns, paired, read_distribution
 
 Action = str | int
 _DROWNED = 1e-6  # of the largest cost: differences that rounding could decide
@@ -19,16 +19,18 @@ _DROWNED = 1e-6  # of the largest cost: differences that rounding could decide
 class LossTable(NamedTuple):
     """One decision: the names of its actions, what each costs under each class, and how much that differs at most.
 
-    `scaled` are the costs beyond the least of their class, in units of `span`: from 0 to 1.
+    `scaled` are the costs beyond the least of their class, in units of `span`: from 0 to 1. Where `numbers`, classes
+    are the cells between the thresholds of a `Cdf`, and forecasts and outcomes its points.
     """
 
     actions: tuple[Action, ...]
     costs: Array
     scaled: Array
     span: float
+    numbers: bool = False
 
     @classmethod
-    def of(cls, where: str, costs: Array, actions: Sequence[Any] | None) -> LossTable:
+    def of(cls, where: str, costs: Array, actions: Sequence[Any] | None, *, numbers: bool = False) -> LossTable:
         """Check a matrix of costs and the names of its rows."""
         count = len(costs)
         if count < 2:
@@ -46,15 +48,23 @@ class LossTable(NamedTuple):
             )
         scaled = above / span
         scaled.setflags(write=False)
-        return cls(names, costs, scaled, span)
+        return cls(names, costs, scaled, span, numbers)
+
+    def chances(self, points: Array) -> Array:
+        """Return the probabilities of the classes, `(..., k)`, under forecasts or outcomes."""
+        return np.diff(points, axis=-1, prepend=0.0, append=1.0) if self.numbers else points
 
     def best(self, point: Array) -> int:
         """Return the action of least expected cost under a forecast, `(d,)`: of equal ones the first."""
-        return int(_added(self.costs * point).argmin())
+        return self.cheapest(self.chances(point))
+
+    def cheapest(self, chances: Array) -> int:
+        """Return the action of least expected cost under probabilities of the classes: of equal ones the first."""
+        return int(_added(self.costs * chances).argmin())
 
     def scaled_under(self, outcome: Array) -> Array:
         """Return what each action costs under an outcome, `(a,)`, in units of `span`."""
-        return _added(self.scaled * outcome)
+        return _added(self.scaled * self.chances(outcome))
 
 
 class Losses(Value):
@@ -65,11 +75,13 @@ class Losses(Value):
     Parameters
     ----------
     space
-        The classes.
+        The classes; or of numbers a `Cdf`, the cells between whose thresholds are then the classes.
     costs
         A matrix, `(actions, classes)`; rows by the name of their action, each a list or itself by class; or a frame of
         pandas, polars or Arrow with a column of text, the actions, and one of costs for each class. For several
-        decisions that one forecast is for: these by the name of the decision.
+        decisions that one forecast is for: these by the name of the decision. Of numbers, instead of rows, a function
+        of the number for each action, by its name; or with `actions` one function of action and number: they are
+        evaluated in the middles of the cells.
     actions
         The names of a matrix's rows; by default their numbers. Of several decisions a tuple for each.
     names
@@ -86,6 +98,9 @@ class Losses(Value):
     (('go', 'umbrella'), [[0.0, 4.0], [1.0, 1.0]], 3.0)
     >>> losses.advise([0.7, 0.3])
     'umbrella'
+    >>> stock = tc.Losses(tc.Cdf(0, 500), lambda order, sold: max(order - sold, 4 * (sold - order)), actions=[100, 200])
+    >>> stock.advise({"q10": 80, "q50": 120, "q90": 200})
+    200
     >>> tc.Losses(sky, {"go": [0, 4]})
     Traceback (most recent call last):
     ...
@@ -95,12 +110,19 @@ class Losses(Value):
     _fields = ("space", "costs", "actions", "names")
 
     def __init__(
-        self, space: Simplex, costs: Any, *, actions: Sequence[Any] | None = None, names: Sequence[str] | None = None
+        self,
+        space: Simplex | Cdf,
+        costs: Any,
+        *,
+        actions: Sequence[Any] | None = None,
+        names: Sequence[str] | None = None,
     ) -> None:
-        if not isinstance(space, Simplex):
-            raise ParameterError.expected("space", space, "a Simplex: losses are of classes")
+        if not isinstance(space, Simplex | Cdf):
+            raise ParameterError.expected("space", space, "a Simplex or Cdf: losses are of classes, or of numbers")
         self.space = space
         several = names is not None or _is_several(costs)
+        if several and isinstance(space, Cdf):
+            raise LossError("of numbers there is one decision.", hint="a forecaster or corrector for each.")
         if not several:
             found = {"": _read("losses", space, costs, actions)}
         else:
@@ -137,6 +159,8 @@ class Losses(Value):
         >>> both.advise([0.7, 0.3])
         {'coat': 1, 'trip': 'go'}
         """
+        if isinstance(self.space, Cdf):
+            return self.tables[0].actions[self.tables[0].best(read_distribution(self.space, forecast, 1, 1e-6))]
         point = finite_array("forecast", forecast, ndim=1)
         if point.shape != (self.space.dim,):
             raise ParameterError(f"the forecast has {len(point)} entries, expected {self.space.dim}.")
@@ -166,8 +190,10 @@ def _deep(rows: Any) -> int:
     return rows.ndim if isinstance(rows, np.ndarray) else 2 if rows and isinstance(rows[0], list | tuple) else 1
 
 
-def _read(where: str, space: Simplex, costs: Any, actions: Sequence[Any] | None) -> LossTable:
+def _read(where: str, space: Simplex | Cdf, costs: Any, actions: Sequence[Any] | None) -> LossTable:
     """Return one decision, or raise."""
+    if isinstance(space, Cdf):
+        return _of_numbers(where, space, costs, actions)
     if isinstance(costs, Mapping):
         actions = list(costs)
         costs = [_row(f"{where}[{name!r}]", space, row) for name, row in costs.items()]
@@ -180,6 +206,29 @@ def _read(where: str, space: Simplex, costs: Any, actions: Sequence[Any] | None)
     if found.shape[1] != space.dim:
         raise LossError(f"{where} has shape {found.shape}, expected (actions, {space.dim}).")
     return LossTable.of(where, found, actions)
+
+
+def _of_numbers(where: str, space: Cdf, costs: Any, actions: Sequence[Any] | None) -> LossTable:
+    """Return a decision about a number: what each action costs in the middle of each cell."""
+    middles = ((space.knots[1:] + space.knots[:-1]) / 2).tolist()
+    if callable(costs):
+        if actions is None:
+            raise LossError(f"{where} is a function of action and number.", hint="actions=[…] says of which actions.")
+        actions = list(actions)
+        costs = [[costs(action, y) for y in middles] for action in actions]
+        actions = [action if isinstance(action, str | int) else f"{action:g}" for action in actions]
+    elif isinstance(costs, Mapping):
+        actions = list(costs)
+        costs = [[row(y) for y in middles] if callable(row) else row for row in costs.values()]
+    try:
+        found = finite_array(where, costs, ndim=2)
+    except TreeCalError as error:
+        raise LossError(error.message, hint="a function for each action, whose values are numbers.") from None
+    if found.shape[1] != space.dim + 1:
+        raise LossError(
+            f"{where} has shape {found.shape}, expected (actions, {space.dim + 1}), the cells of {space!r}."
+        )
+    return LossTable.of(where, found, actions, numbers=True)
 
 
 def _row(where: str, space: Simplex, row: Any) -> Any:

@@ -72,7 +72,7 @@ class Alarm:
         "level", of one quantile.
     where
         The class, the coordinate, the lower end of a range of confidence of width 0.1, the coverage of an interval or
-        the level of a quantile; None for "temperature", "shift" and "spread".
+        the level of a quantile; None for "temperature", "shift" and "spread", and where there is one coordinate.
     direction
         The forecasts are "too low" or "too high" for that class; "too sure" or "not sure enough"; of the slope "too
         extreme", too far from the set's centre, or "not extreme enough"; of numbers "too narrow" or "too wide".
@@ -123,10 +123,12 @@ class Alarm:
                 f"alarm after {now}, since about {onset}{group}: forecasts are {self.direction}: {self._share()} "
                 f"(evidence {self.e_value:.3g} to 1)"
             )
+        coordinate = "" if self.where is None else f" of coordinate {self.where}"
         what = {
             "temperature": f"forecasts are {self.direction}: a temperature of about {self.size:.2g}",
             "confidence": f"forecasts of about {self._confidence():.0%} are {self.direction}",
             "slope": f"forecasts are {self.direction}",
+            **dict.fromkeys(("coordinate", "direction"), f"forecasts{coordinate} are {self.direction}"),
         }.get(self.kind, f"forecasts of {self.where} are {self.direction}")
         logits = f" ({self.size:+.2g} logits)" * (self.kind in ("class", "base rate", "confidence"))
         gap = "" if self.kind == "slope" else f", by {abs(self.gap):.3g} on average"
@@ -192,9 +194,11 @@ def read_alarm(
         place = int(np.abs(row).argmax())
         size = gap = float(row[place])
         direction = "too low" if gap > 0 else "too high"
+        place = place if space.dim > 1 else None
     else:
         place, up = (None, ("not extreme enough", "too extreme")) if kind == "slope" else (where, _DIRECTIONS[:2])
         direction = up[size < 0]
+        place = place if space.dim > 1 else None
         size = gap
     # The start and the bet that win most together: most likely, if any start and any of these errors may be. What holds
     # most of the evidence is often a timid bet, whose run goes on for long after chance began it; and it has won from

@@ -20,7 +20,7 @@ import numpy as np
 
 from treecal._typing import Array
 from treecal.forecast import DecisionForecast
-from treecal.geometry import Simplex
+from treecal.geometry import Cdf, Simplex
 from treecal.late import Arrival as Status, Opening, Outcome, Standing
 from treecal.serve import _wire as wire
 from treecal.serve._config import made_of, packed, written_parts
@@ -46,6 +46,8 @@ STEP = 500
 """Rows that are deleted at once: others are answered in between."""
 DAY = 86400.0
 IN_MEMORY = 4096
+LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
+"""Of the quantiles that answers have, of forecasts of numbers."""
 """Streams that are kept in memory, those used last."""
 
 Event = dict[str, Any]
@@ -570,7 +572,14 @@ def announced(player: Player, each: Round, *, named: bool) -> wire.Announced:
         advice = DecisionForecast(each.forecast(player.space), player.losses)
         action = advice.action
         actions = {str(name): weight for name, weight in advice.actions.items()} if each.several() else None
-    return wire.Announced(each.id, each.round, forecast, each.state.hex(), points, weights, action, actions)
+    quantiles = quantiles_of(player.space, each.mean()) if isinstance(player.space, Cdf) else None
+    return wire.Announced(each.id, each.round, forecast, each.state.hex(), points, weights, quantiles, action, actions)
+
+
+def quantiles_of(space: Cdf, values: Array) -> dict[str, Any]:
+    """Return quantiles of distributions of a number, by level."""
+    law = space.distribution(values)
+    return {f"q{100 * level:g}": np.asarray(law.quantile(level)).tolist() for level in LEVELS}
 
 
 def wire_alarm(name: str, watched: str, at: float, body: dict[str, Any]) -> wire.Alarm:

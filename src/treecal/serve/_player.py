@@ -29,7 +29,7 @@ from treecal.correctors import (
 from treecal.exceptions import SnapshotError
 from treecal.forecast import Forecast, uniform
 from treecal.forecasters import Forecaster, Guarded
-from treecal.geometry import Simplex
+from treecal.geometry import Cdf, ConvexSet, Simplex
 from treecal.late import Opening, Outcome, Pool, Revisions, announce, ask, divided, lessons, packed, unpacked
 from treecal.monitor import Alarm
 from treecal.serve._config import LIMIT, made, made_of, packed as snapshot, read_parts, space_of
@@ -247,7 +247,7 @@ class Player:
         A part that is copied has a certificate for what it announced itself, and learns from that only.
         """
         if isinstance(self.front, Corrector):
-            _, P, Y, _ = arrays(rounds, outcomes, self.space.dim)
+            _, P, Y, _ = arrays(rounds, outcomes, self.space)
             assert P is not None
             learn_many_valid(self.front, Batch(P, Y, self._groups(rounds), None, None))
 
@@ -269,7 +269,7 @@ class Player:
 
     def _learn(self, rounds: Sequence[Round], arrivals: Sequence[LogEntry], outcomes: Sequence[Outcome]) -> None:
         rounds = [self.latest(each) for each in rounds] if self.revisions else rounds
-        X, P, Y, classes = arrays(rounds, outcomes, self.space.dim)
+        X, P, Y, classes = arrays(rounds, outcomes, self.space)
         groups = self._groups(rounds)
         self._teach(rounds, P, X, Y, groups)
         for name, monitor in self.monitors.items():
@@ -343,26 +343,35 @@ class Player:
         model, announced = self._errors()
         guarantee = None
         if self.pool is not None and any(copy.rounds for copy in self.pool.copies):
-            guarantee = self.pool.certify("l1")
+            guarantee = self.pool.certify("crps" if isinstance(self.space, Cdf) else "l1")
         evidence = {name: monitor.statistic for name, monitor in self.monitors.items()}
         return CurvePoint(
             self.learned,
             self.last,
             math.nan if self.config.forecaster is not None else model,
             announced,
-            math.nan if guarantee is None else guarantee.bound,
+            math.nan if guarantee is None else guarantee.bound / self._unit,
             evidence.get("model", math.nan),
             evidence.get("announced", math.nan),
         )
 
+    @property
+    def _unit(self) -> float:
+        """The unit of guarantees: of numbers the root of the range, in which the mean error over it is no greater."""
+        return math.sqrt(self.space.high - self.space.low) if isinstance(self.space, Cdf) else 1.0
+
     def _errors(self) -> tuple[float, float]:
-        """Return the calibration errors in l1, each coordinate in bins of a tenth, before and after."""
+        """Return the errors, each coordinate in bins of a tenth, before and after: their sum, of numbers their mean."""
         self.catch_up()
         sums = self._added()
         cells = sums.cells.reshape(3, -1, 3)
         weight = max(sums.weight, 1.0)
-        before, after = (float(np.abs(cells[role, :, 2] - cells[role, :, 1]).sum()) / weight for role in (0, 1))
-        return before, after
+        gaps = np.abs(cells[:2, :, 2] - cells[:2, :, 1])
+        if isinstance(self.space, Cdf):
+            each = gaps.reshape(2, self.space.dim, -1).sum(axis=2)
+            gaps = each * (self.space.widths / (self.space.high - self.space.low))
+        before, after = gaps.sum(axis=1) / weight
+        return float(before), float(after)
 
     def _added(self) -> Sums:
         """Return the sums with all rounds added: when they are makes no difference."""
@@ -442,7 +451,10 @@ def _rehearsed(player: Player) -> None:
     inner = None if opening.inner is None else opening.inner.tobytes()
     row = row._replace(announced=np.array(x.mean).tobytes(), points=points_of(x), inner=inner, copy=opening.number)
     player.opened(row)
-    outcome = 0 if isinstance(player.space, Simplex) else np.array(player.space.centre).tobytes()
+    outcome: Outcome = 0
+    if not isinstance(player.space, Simplex):
+        number = isinstance(player.space, Cdf)
+        outcome = np.array([player.space.low] if number else player.space.centre).tobytes()  # type: ignore[attr-defined]
     player.learn([row], [LogEntry(1, "outcome", 1, 0.0, *outcome_columns(outcome))], [outcome])
 
 
@@ -451,19 +463,27 @@ _LATER = ("deleted", "relearned")  # left out where they are 0: so snapshots fro
 
 
 def arrays(
-    rounds: Sequence[Round], outcomes: Sequence[Outcome], dim: int
+    rounds: Sequence[Round], outcomes: Sequence[Outcome], space: ConvexSet
 ) -> tuple[Array, Array | None, Array, Integers]:
     """Return what was announced, the model's forecasts, the outcomes, `(n, dim)`, and their classes, -1 for none."""
     n = len(rounds)
+    dim = space.dim
     X = np.frombuffer(b"".join([each.mean_bytes() for each in rounds])).reshape(n, dim)
     models = [each.model for each in rounds]
     P = None if None in models else np.frombuffer(b"".join(models)).reshape(n, dim)  # type: ignore[arg-type]
+    if isinstance(space, Cdf):
+        return X, P, space.steps(numbers_of(outcomes)), np.full(n, -1)
     classes = np.array([each if isinstance(each, int) else -1 for each in outcomes], np.int64)
     Y = np.zeros((n, dim))
     Y[np.arange(n), np.maximum(classes, 0)] = 1.0
     for i in np.flatnonzero(classes < 0).tolist():
         Y[i] = np.frombuffer(outcomes[i])  # type: ignore[arg-type]
     return X, P, Y, classes
+
+
+def numbers_of(outcomes: Sequence[Outcome]) -> Array:
+    """Return outcomes that are numbers, which are kept as they came and not as steps."""
+    return np.frombuffer(b"".join(outcomes))  # type: ignore[arg-type]
 
 
 def audited(points: Array, classes: Integers) -> AuditRows:

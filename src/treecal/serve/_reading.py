@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -12,16 +12,16 @@ import msgspec
 import numpy as np
 
 from treecal._typing import Array, Integers
-from treecal.auditing import Audit, AuditCounts, AuditRows, BinCounts, Groups, tally
+from treecal.auditing import Actions, Audit, AuditCounts, AuditRows, BinCounts, Groups, tally
 from treecal.correctors import method_of
-from treecal.geometry import ConvexSet, Simplex
+from treecal.geometry import Cdf, ConvexSet, Simplex
 from treecal.io import Problems
 from treecal.late import VOID
-from treecal.measures import Verdict, mean_interval
+from treecal.measures import Losses, Verdict, mean_interval
 from treecal.serve import _wire as wire
-from treecal.serve._books import STEP, wire_alarm
+from treecal.serve._books import STEP, quantiles_of, wire_alarm
 from treecal.serve._config import space_of
-from treecal.serve._player import BINS, CurvePoint, arrays
+from treecal.serve._player import BINS, CurvePoint, arrays, numbers_of
 from treecal.serve._refusals import Refusal
 from treecal.serve._replay import Picture, StreamRow, as_arrival
 from treecal.serve._rounds import LogEntry, Round, outcome_of, plain_outcome
@@ -35,6 +35,7 @@ MOST_LAST = 1_000_000
 _MOST_GROUPS = 1000
 _MOST_NUMBERS = 2**24  # in the forecasts that are read at once
 _MOST_CURVES = 2**16  # in an answer: one for each class of each group
+_FAN = 200  # forecasts in a fan chart
 _PAGE = 4096
 _NONE = np.empty(0, np.int64)
 
@@ -91,8 +92,11 @@ def stream(picture: Picture, reader: Reader, now: float, verdicts: Verdicts) -> 
 
 def curve(picture: Picture) -> wire.Curve:
     """Return the course of a stream."""
+    numbers = isinstance(space_of(picture.kept.config), Cdf)
     error = "calibration error in l1, each class by itself in bins of a tenth: at most the exact error"
-    return wire.Curve(picture.kept.name, "l1", error, [_mark(each) for each in picture.marks])
+    if numbers:
+        error = "calibration error of the distribution function, in bins of a tenth: the mean over the range"
+    return wire.Curve(picture.kept.name, "crps" if numbers else "l1", error, [_mark(each) for each in picture.marks])
 
 
 def _mark(each: CurvePoint) -> wire.Mark:
@@ -139,8 +143,10 @@ def _outlook(picture: Picture) -> str:
     return f"It forecasts by itself: {outlook} The more forecasts are pending, the slower it learns."
 
 
-def _audit(groups: Groups, cells: BinCounts, classes: tuple[str, ...]) -> Audit:
-    return AuditCounts(groups, cells, None).audit("the books", classes, classes, Problems("the books", "stop"))
+def _audit(groups: Groups, cells: BinCounts, classes: tuple[str, ...], actions: Actions | None = None) -> Audit:
+    return AuditCounts(groups, cells, None, actions=actions).audit(
+        "the books", classes, classes, Problems("the books", "stop")
+    )
 
 
 def _classes(space: ConvexSet) -> tuple[str, ...]:
@@ -207,6 +213,7 @@ def pending(kept: StreamRow, reader: Reader, *, overdue: bool, after: int, limit
     else:
         rows = reader.query("pending_page", kept.stream, after, limit + 1)
     rounds = [Round(*row) for row in rows]
+    space = space_of(kept.config)
     found = [
         wire.Waiting(
             each.id,
@@ -216,6 +223,7 @@ def pending(kept: StreamRow, reader: Reader, *, overdue: bool, after: int, limit
             each.due is not None and each.due < now,
             each.mean().tolist(),
             each.tag_values(),
+            quantiles_of(space, each.mean()) if isinstance(space, Cdf) else None,
         )
         for each in rounds[:limit]
     ]
@@ -238,6 +246,8 @@ class Read(NamedTuple):
     announced: Array
     classes: Integers
     outcomes: Array
+    numbers: Array | None
+    losses: Losses | None
     at: Array
     tags: list[dict[str, str]]
 
@@ -266,7 +276,7 @@ def scores(
     last = min(last, _MOST_NUMBERS // space.dim)
     groups_at_most = min(_MOST_GROUPS, _MOST_CURVES // space.dim)
     rows = list(islice(_back(kept, reader, since, until, last), last))[::-1]
-    read = _read(rows, space, tagged=by is not None and by != "time")
+    read = _read(rows, space, tagged=by is not None and by != "time")._replace(losses=_losses(kept.config, space))
     keys: list[Any] = []
     if by == "time":
         keys = _windows(read.at, window)
@@ -276,6 +286,7 @@ def scores(
         hint = "ask for a longer window, or for less time." if by == "time" else "export the rounds instead."
         raise Refusal("invalid", f"there are more than {groups_at_most} groups by {by}.", hint=hint, at="by")
     score = _class_scores if isinstance(space, Simplex) else _point_scores
+    score = _number_scores if isinstance(space, Cdf) else score
     parts = {
         role: score(points, read, keys, space)
         for role, points in (("model", read.model), ("announced", read.announced))
@@ -287,7 +298,25 @@ def scores(
     ]
     whole_of = {role: part[0] for role, part in parts.items()}
     change = _change(read, space) if kept.config.corrector is not None else None
-    return wire.Scores(kept.name, len(rows), of, whole_of.get("model"), whole_of.get("announced"), groups, change)
+    fan = _fan(read, space) if isinstance(space, Cdf) else None
+    return wire.Scores(kept.name, len(rows), of, whole_of.get("model"), whole_of.get("announced"), groups, change, fan)
+
+
+def _losses(config: wire.NewStream, space: ConvexSet) -> Losses | None:
+    """Return the costs of the one decision that a stream's forecasts are for, if they are."""
+    part = config.corrector or config.forecaster
+    given = None if part is None else part.options.get("losses")
+    if given is None or not isinstance(space, Simplex):
+        return None
+    losses = Losses(space, given)
+    return losses if losses.names is None else None
+
+
+def _fan(read: Read, space: Cdf) -> wire.Fan:
+    assert read.numbers is not None
+    last = slice(max(len(read.at) - _FAN, 0), None)
+    quantiles = quantiles_of(space, read.announced[last])
+    return wire.Fan(read.at[last].tolist(), read.numbers[last].tolist(), quantiles)
 
 
 def _change(read: Read, space: ConvexSet, level: float = 0.9) -> wire.Change | None:
@@ -297,7 +326,10 @@ def _change(read: Read, space: ConvexSet, level: float = 0.9) -> wire.Change | N
         return None
     from scipy.special import ndtri
 
-    model, announced = (((x[met] - read.outcomes[met]) ** 2).sum(axis=1) for x in (read.model, read.announced))
+    if isinstance(space, Cdf) and read.numbers is not None:
+        model, announced = (space.distribution(x).crps(read.numbers) for x in (read.model, read.announced))
+    else:
+        model, announced = (((x[met] - read.outcomes[met]) ** 2).sum(axis=1) for x in (read.model, read.announced))
     own = announced - model
     value = float(own.mean())
     half = float(ndtri((1 + level) / 2) * own.std(ddof=1) / math.sqrt(len(own)))
@@ -319,9 +351,11 @@ def _back(kept: StreamRow, reader: Reader, since: float, until: float, last: int
 
 def _read(rows: list[tuple[LogEntry, Round]], space: ConvexSet, *, tagged: bool) -> Read:
     briefly = [outcome_of(entry.class_, entry.point) for entry, _ in rows]
-    announced, model, outcomes, classes = arrays([each for _, each in rows], briefly, space.dim)
+    announced, model, outcomes, classes = arrays([each for _, each in rows], briefly, space)
     at = np.array([entry.at for entry, _ in rows])
-    return Read(model if rows else None, announced, classes, outcomes, at, [x.tag_values() for _, x in rows if tagged])
+    numbers = numbers_of(briefly) if isinstance(space, Cdf) else None
+    tags = [x.tag_values() for _, x in rows if tagged]
+    return Read(model if rows else None, announced, classes, outcomes, numbers, None, at, tags)
 
 
 def _windows(at: Array, window: Window) -> list[str]:
@@ -350,12 +384,43 @@ def _class_scores(points: Array, read: Read, keys: list[Any], space: ConvexSet) 
             groups.index[(key,)] = len(groups.index)
         home = np.array([groups.index[(key,)] for key in keys], np.int64)
     cells = BinCounts.empty(classes=space.dim, bins=BINS).with_room(groups)
-    tally(AuditRows(np.ascontiguousarray(points[met].T), read.classes[met], home[met], _NONE), cells)
+    rows = AuditRows(np.ascontiguousarray(points[met].T), read.classes[met], home[met], _NONE)
+    tally(rows, cells)
+    actions = None
+    if read.losses is not None:
+        actions = Actions(read.losses.tables[0])
+        actions.add(rows, max(len(groups.index), 1))
     filled = {key: at for key, at in groups.index.items() if cells.weight[at].any()}
     groups.index.clear()
     groups.index.update(filled)
-    found = _audit(groups, cells, _classes(space))
+    found = _audit(groups, cells, _classes(space), actions)
     return found.whole.to_dict(), {key[0]: each.to_dict() for key, each in found.groups.items()}
+
+
+def _number_scores(points: Array, read: Read, keys: list[Any], space: ConvexSet) -> Part:
+    assert isinstance(space, Cdf)
+    assert read.numbers is not None
+    numbers = read.numbers
+    law = space.distribution(points)
+    scores = np.asarray(law.crps(numbers))
+    inner = {share: law.interval(share) for share in (0.5, 0.9)}
+    held = {share: (low <= numbers) & (numbers <= high) for share, (low, high) in inner.items()}
+    widths = {share: high - low for share, (low, high) in inner.items()}
+    bias = numbers - np.asarray(law.mean)
+
+    def part(rows: Any) -> dict[str, Any]:
+        own = scores[rows]
+        interval = mean_interval(float(own.mean()), float((own**2).mean()), len(own))
+        return {
+            "rounds": len(own),
+            "crps": interval.value,
+            "interval": [interval.low, interval.high],
+            "coverage": {f"{share:g}": float(found[rows].mean()) for share, found in held.items()},
+            "width": {f"{share:g}": float(found[rows].mean()) for share, found in widths.items()},
+            "bias": float(bias[rows].mean()),
+        }
+
+    return _parts(part, keys)
 
 
 def _point_scores(points: Array, read: Read, keys: list[Any], space: ConvexSet) -> Part:
@@ -372,6 +437,11 @@ def _point_scores(points: Array, read: Read, keys: list[Any], space: ConvexSet) 
             "bias": gaps[rows].mean(axis=0).tolist(),
         }
 
+    return _parts(part, keys)
+
+
+def _parts(part: Callable[[Any], dict[str, Any]], keys: list[Any]) -> Part:
+    """Return scores of all rows, and of those with each key."""
     groups: dict[Any, list[int]] = {}
     for i, key in enumerate(keys):
         groups.setdefault(key, []).append(i)
@@ -384,21 +454,26 @@ def export(kept: StreamRow, reader: Reader, path: Any, *, since: float = -math.i
     `treecal audit` reads it: the forecasts announced are in columns `p_…`, the outcome that was learned in `outcome`.
     The model's forecasts are lists in one column: `--forecast model_forecast` audits them. What an outcome was amended
     to, last, is in `amended`, as JSON where it is no class. Late outcomes were not learned, and are not
-    in it.
+    in it. Of numbers the columns are quantiles, `q5` to `q95` and `model_q5` to `model_q95`.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     space = space_of(kept.config)
     names = _classes(space)
+    own = [f"p_{name}" for name in names]
+    theirs, outcome = {"model_forecast": pa.list_(pa.float64(), len(names))}, [f"outcome_{name}" for name in names]
+    if isinstance(space, Cdf):
+        own = [*quantiles_of(space, space.centre)]
+        theirs, outcome = {f"model_{name}": pa.float64() for name in own}, ["outcome"]
     tags = kept.config.tags
     plain = isinstance(space, Simplex)
     model = kept.config.forecaster is None
     fields = [("id", pa.string()), ("round", pa.int64()), ("at", pa.timestamp("us", "UTC"))]
-    fields += [("settled", pa.timestamp("us", "UTC")), *((f"p_{name}", pa.float64()) for name in names)]
-    fields += [("model_forecast", pa.list_(pa.float64(), len(names)))] if model else []
+    fields += [("settled", pa.timestamp("us", "UTC")), *((name, pa.float64()) for name in own)]
+    fields += [*theirs.items()] if model else []
     fields += [("used", pa.bool_())] if model else []
-    fields += [("outcome", pa.string())] if plain else [(f"outcome_{name}", pa.float64()) for name in names]
+    fields += [("outcome", pa.string())] if plain else [(name, pa.float64()) for name in outcome]
     fields += [("amended", pa.string())]
     for name in tags:
         while name in dict(fields):
@@ -418,19 +493,26 @@ def export(kept: StreamRow, reader: Reader, path: Any, *, since: float = -math.i
                 [each.round for _, each in rows],
                 _micros([each.at for _, each in rows]),
                 _micros([entry.at for entry, _ in rows]),
-                *read.announced.T,
-                *([list(read.model), [bool(x.used or x.marked) for _, x in rows]] if read.model is not None else []),
+                *_told(space, read.announced),
             ]
+            if read.model is not None:
+                columns += [*_told(space, read.model)] if read.numbers is not None else [list(read.model)]
+                columns.append([bool(x.used or x.marked) for _, x in rows])
             if plain:
                 columns.append([names[k] if k >= 0 else None for k in read.classes.tolist()])
             else:
-                columns += [*read.outcomes.T]
+                columns += [*read.outcomes.T] if read.numbers is None else [read.numbers]
             columns.append([amended.get(each.round) for _, each in rows])
             columns += [[each.get(name) for each in read.tags] for name in tags]
             arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
             writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
             count += len(rows)
     return count
+
+
+def _told(space: ConvexSet, points: Array) -> list[Any]:
+    """Return forecasts as columns: of numbers quantiles, otherwise coordinates."""
+    return [*(quantiles_of(space, points).values() if isinstance(space, Cdf) else points.T)]
 
 
 def _micros(at: list[float]) -> Any:

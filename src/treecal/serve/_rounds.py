@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from treecal._typing import Array
 from treecal.forecast import Forecast, uniform
-from treecal.geometry import ConvexSet
+from treecal.geometry import Cdf, ConvexSet
 from treecal.late import Outcome
 from treecal.serve._wire import NewStream
 
@@ -167,6 +167,7 @@ def outcome_columns(outcome: Outcome) -> tuple[int | None, bytes | None]:
 def plain_outcome(space: Any, outcome: Outcome) -> Any:
     """Return an outcome as people write it: the name of a class, its index, or numbers."""
     if isinstance(outcome, bytes):
-        return np.frombuffer(outcome).tolist()
+        found = np.frombuffer(outcome).tolist()
+        return found[0] if isinstance(space, Cdf) else found
     names = getattr(space, "classes", None)
     return outcome if names is None else names[outcome]

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any
 
+import numpy as np
+
 from treecal._typing import Array
 from treecal.correctors import Corrector
 from treecal.exceptions import ForecastError, OutcomeError
-from treecal.geometry import Simplex, read_forecast, read_outcome
+from treecal.geometry import Cdf, Simplex, read_forecast, read_numbers, read_outcome
 from treecal.late import Outcome, briefs
 from treecal.serve._player import Player
 from treecal.serve._refusals import Refusal
@@ -46,6 +48,13 @@ def tags_of(config: NewStream, each: NewForecast, at: str) -> str:
     return tags_text(each.tags)
 
 
+def _number_of(space: Cdf, given: Any) -> Array:
+    """Return a number within the set, as it is kept."""
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        raise OutcomeError.at(1, f"is {given!r}, expected a number.")
+    return read_numbers(space, np.array([given], np.float64)) + 0.0
+
+
 def check_groups(player: Player, asked: dict[Hashable, str]) -> None:
     """Refuse a group too many: each has a state of its own, and what differs from round to round is no group."""
     more = [group for group in asked if group not in player.groups]
@@ -71,10 +80,13 @@ def outcomes_of(player: Player, new: Sequence[NewOutcome], places: list[int]) ->
             problem = f"outcome of id {new[i].id!r} is {given}, and classes have numbers as names: which is meant?"
             hint = f'send the name as text, such as "{names[0]}".'
             raise Refusal("invalid", problem, hint=hint, at=f"outcomes[{i}].outcome")
-        if not isinstance(given, list) and not isinstance(given, bool) and given in index:
+        if not isinstance(given, list | bool | float) and given in index:
             found.append(index[given])
             continue
         try:
+            if isinstance(space, Cdf):
+                found.append(_number_of(space, given).tobytes())
+                continue
             found += briefs(read_outcome(space, given, 1)[None])
         except OutcomeError as error:
             message = error.of(new[i].id).message

@@ -74,7 +74,11 @@ def _play(books: Books, new: NewStream) -> None:
         given = [None if new.forecaster is not None else point for point in points]
         tags = dict.fromkeys(new.group, "")
         forecasts = [NewForecast(str(k), p=p, tags=tags) for k, p in enumerate(given)]
-        outcomes = [NewOutcome(new.name, str(k), 0 if new.classes else point) for k, point in enumerate(points)]
+        number = getattr(space_of(new), "low", 0.0) if new.set is not None and new.set.name == "Cdf" else None
+        outcomes = [
+            NewOutcome(new.name, str(k), 0 if new.classes else point if number is None else number)
+            for k, point in enumerate(points)
+        ]
         books.create(new)
         for part in (slice(1), slice(1, None)):
             books.forecast(new.name, forecasts[part])

@@ -33,10 +33,13 @@ Days = Annotated[int, Meta(ge=1, le=100_000)]
 TagNames = Annotated[list[Name], Meta(max_length=16)]
 Tags = dict[str, Annotated[str, Meta(max_length=200)]]
 Numbers = Annotated[list[float], Meta(max_length=1000)]
-Point = Numbers | Annotated[dict[str, float], Meta(max_length=1000)]
-"""A point of the set: numbers in order, or by the names of the classes."""
-Outcome = int | str | Numbers
-"""A class, by its index or name; or a point of the set."""
+Point = Numbers | Annotated[dict[str, float | str | Numbers], Meta(max_length=1000)]
+"""A point of the set: numbers in order, or by the names of the classes.
+
+On a `Cdf`, quantiles by level, as {"q10": 80, "q90": 200}; {"members": [...]}; or {"mean": 5, "sd": 2}.
+"""
+Outcome = int | float | str | Numbers
+"""A class, by its index or name; or a point of the set; on a `Cdf`, a number."""
 
 
 class Part(Struct, forbid_unknown_fields=True, frozen=True):
@@ -149,6 +152,8 @@ class Announced(Struct, frozen=True, omit_defaults=True):
     points: list[list[float]] | None = None
     """Where it is a distribution over several points: these. `forecast` is their mean."""
     weights: list[float] | None = None
+    quantiles: dict[str, float] | None = None
+    """On a `Cdf`, of the forecast to use: by level, from q5 to q95. `forecast` is its values at the thresholds."""
     action: str | int | dict[str, str | int] | None = None
     """Where the stream has losses: the action that the forecast calls for, of several decisions by their names."""
     actions: dict[str, Any] | None = None
@@ -309,6 +314,8 @@ class Waiting(Struct, frozen=True):
     overdue: bool
     forecast: list[float]
     tags: Tags
+    quantiles: dict[str, float] | None = None
+    """Of a forecast of a number, by level."""
 
 
 class Pending(Struct, frozen=True):
@@ -356,6 +363,14 @@ class Change(Struct, frozen=True):
     level: float
 
 
+class Fan(Struct, frozen=True):
+    """Forecasts of numbers in the order of their outcomes: when these came, what they were, and quantiles by level."""
+
+    at: list[float]
+    outcomes: list[float]
+    quantiles: dict[str, list[float]]
+
+
 class Scores(Struct, frozen=True):
     """Errors, reliability and scores, as `treecal audit --json` has them, of some rounds in order of their outcomes.
 
@@ -372,6 +387,8 @@ class Scores(Struct, frozen=True):
     groups: list[dict[str, Any]]
     change: Change | None
     """Of a stream with a corrector, from two rounds on."""
+    fan: Fan | None = None
+    """Of numbers: the latest forecasts announced, beside their outcomes."""
 
 
 class Curve(Struct, frozen=True):

@@ -229,6 +229,70 @@ export function reliabilityChart(box, onPoint) {
   };
 }
 
+/**
+ * Quantiles of forecasts of numbers as bands, one forecast after another, and outcomes as dots.
+ * @param {HTMLElement} box
+ */
+export function fanChart(box) {
+  /** @type {import("./wire.js").Fan} */
+  let fan = { at: [], outcomes: [], quantiles: {} };
+  const chart = new Chart(box, options, [[], [], []]);
+
+  /** @param {number} width */
+  function options(width) {
+    const quiet = { paths: () => null, points: { show: false } };
+    return {
+      width,
+      height: 240,
+      legend: { show: false },
+      cursor: { drag: { x: false, y: false }, points: { show: false } },
+      scales: { x: { time: false } },
+      axes: [{ ...axis(), label: "the latest outcomes", size: 30 }, { ...axis(), label: "number", size: 60 }],
+      series: [{}, quiet, quiet],
+      hooks: { draw: [draw] },
+    };
+  }
+
+  /** @param {any} u */
+  function draw(u) {
+    const { ctx } = u;
+    const { q5, q25, q50, q75, q95 } = fan.quantiles;
+    if (!q50) return;
+    const at = (/** @type {number} */ i, /** @type {number} */ y) => [u.valToPos(i + 1, "x", true), u.valToPos(y, "y", true)];
+    ctx.save();
+    ctx.fillStyle = ctx.strokeStyle = colour("--blue");
+    for (const [low, high] of [[q5, q95], [q25, q75]]) {
+      ctx.globalAlpha = 0.25;
+      ctx.beginPath();
+      low.forEach((y, i) => ctx.lineTo(...at(i, y)));
+      for (let i = high.length - 1; i >= 0; i--) ctx.lineTo(...at(i, high[i]));
+      ctx.fill();
+    }
+    ctx.globalAlpha = 1;
+    ctx.lineWidth = 1.5 * devicePixelRatio;
+    ctx.beginPath();
+    q50.forEach((y, i) => ctx.lineTo(...at(i, y)));
+    ctx.stroke();
+    ctx.fillStyle = colour("--model");
+    fan.outcomes.forEach((y, i) => {
+      ctx.beginPath();
+      ctx.arc(...at(i, y), 2 * devicePixelRatio, 0, 2 * Math.PI);
+      ctx.fill();
+    });
+    ctx.restore();
+  }
+
+  return {
+    /** @param {import("./wire.js").Fan} found */
+    update(found) {
+      fan = found;
+      const low = found.outcomes.map((y, i) => Math.min(y, found.quantiles.q5[i]));
+      const high = found.outcomes.map((y, i) => Math.max(y, found.quantiles.q95[i]));
+      chart.update([found.at.map((_, i) => i + 1), low, high]);
+    },
+  };
+}
+
 /** @param {any} ctx @param {number[]} from @param {number[]} to */
 function stroke(ctx, from, to) {
   ctx.beginPath();

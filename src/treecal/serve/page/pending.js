@@ -60,7 +60,7 @@ export function pendingList(name) {
     const tags = Object.entries(waiting.tags).map(([tag, value]) => `${tag} ${value}`).join(", ");
     return [
       waiting.id,
-      forecastInWords(waiting.forecast, stream?.config.classes),
+      forecastInWords(waiting, stream?.config.classes),
       time(waiting.at),
       waiting.due === null ? "–" : waiting.overdue ? el("span", { class: "overdue" }, `overdue by ${span(Math.max(Date.now() / 1000 - waiting.due, 1))}`) : time(waiting.due),
       ...(stream?.config.tags?.length ? [tags] : []),

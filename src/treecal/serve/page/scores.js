@@ -3,7 +3,7 @@
 import { el, fill, table } from "./dom.js";
 import { count, decimals } from "./numbers.js";
 import { badge, problem } from "./parts.js";
-import { corrects } from "./words.js";
+import { corrects, isNumber } from "./words.js";
 
 /** @typedef {import("./wire.js").Group} Group */
 
@@ -34,7 +34,9 @@ export function scoresTable(onChoice) {
     const both = stream && corrects(stream);
     const numbers = stream?.config.classes
       ? ["ECE", "by chance", "Brier", ...(both ? ["the model’s"] : []), "accuracy", "rounds"]
-      : ["squared error", ...(both ? ["the model’s"] : []), "rounds"];
+      : stream && isNumber(stream)
+        ? ["CRPS", ...(both ? ["the model’s"] : []), "50 % interval", "90 % interval", "bias", "rounds"]
+        : ["squared error", ...(both ? ["the model’s"] : []), "rounds"];
     const first = [{ name: chooser.selectedOptions[0]?.textContent ?? "" }, ...(stream?.config.classes ? [{ name: "verdict" }] : [])];
     return [...first, ...numbers.map((column) => ({ name: column, number: true }))];
   }
@@ -44,8 +46,12 @@ export function scoresTable(onChoice) {
     const label = group.by === null ? "none" : times ? start(group.by) : group.by;
     const own = group.announced ?? group.model;
     const model = stream && corrects(stream) ? group.model : undefined;
-    const theirs = model === undefined ? [] : [decimals(model?.brier ?? model?.squared_error)];
+    const theirs = model === undefined ? [] : [decimals(model?.brier ?? model?.crps ?? model?.squared_error)];
     if (!own) return [label];
+    if (own.coverage) {
+      const held = (/** @type {string} */ share) => `${Math.round(100 * (own.coverage?.[share] ?? 0))} %`;
+      return [label, decimals(own.crps), ...theirs, held("0.5"), held("0.9"), decimals(own.bias), count(own.rounds)];
+    }
     if (!own.verdict) return [label, decimals(own.squared_error), ...theirs, count(own.rounds)];
     const { ece, chance } = own.top_label;
     return [label, badge(own.verdict.level), decimals(ece), decimals(chance.mean), decimals(own.brier), ...theirs, decimals(own.accuracy), count(own.rounds)];
@@ -79,10 +85,26 @@ export function scoresTable(onChoice) {
       fill(
         rows,
         table(`Scores by ${chooser.selectedOptions[0].textContent}`, columns(), groups.map((group) => cells(group, times))),
+        actions(found.announced?.payoff),
         el("p", { class: "soft" }, `${found.announced?.verdict ? NOTE : ""}${cut}${part}`),
       );
     },
   };
+}
+
+/** What was done with each action that forecasts called for. @param {import("./wire.js").Payoff | undefined} payoff */
+function actions(payoff) {
+  if (!payoff) return [];
+  const columns = [{ name: "action" }, ...["rounds", "cost a round", "better", "would save", "90 % interval"].map((name) => ({ name, number: true }))];
+  const rows = payoff.actions.map((each) => [
+    String(each.action),
+    count(each.rows),
+    decimals(each.cost),
+    each.better === each.action ? "" : String(each.better),
+    decimals(each.saved),
+    `${decimals(each.interval[0])} to ${decimals(each.interval[1])}`,
+  ]);
+  return [el("p", {}, `Who acts on the forecasts announced pays ${decimals(payoff.cost)} a round. Action by action:`), table("Action by action", columns, rows)];
 }
 
 /** The start of a window, which the server has in UTC. @param {string} text */

@@ -4,6 +4,7 @@ import { get, post, Refused, streamPath } from "./api.js";
 import { alarmBanner, alarmList } from "./alarms.js";
 import { errorCourse, evidenceCourse } from "./course.js";
 import { el, fill, say } from "./dom.js";
+import { fan } from "./fan.js";
 import { follow } from "./live.js";
 import { moment } from "./numbers.js";
 import { paced } from "./paced.js";
@@ -13,7 +14,7 @@ import { reliability } from "./reliability.js";
 import { scoresTable } from "./scores.js";
 import { usage } from "./usage.js";
 import { facts, verdictCard } from "./verdict.js";
-import { alarmOf, corrects, made } from "./words.js";
+import { alarmOf, corrects, isNumber, made } from "./words.js";
 
 /** @typedef {import("./wire.js").Stream} Stream */
 
@@ -28,7 +29,7 @@ export async function showStream(main, name) {
   const trouble = el("div");
   const banner = alarmBanner(name, show);
   const [verdict, numbers] = [verdictCard(), facts()];
-  const [diagram, error, evidence] = [reliability(), errorCourse(), evidenceCourse()];
+  const [diagram, fanned, error, evidence] = [reliability(), fan(), errorCourse(), evidenceCourse()];
   const [pending, alarms, scores, use] = [pendingList(name), alarmList(name), scoresTable(() => loadScores()), usage(name)];
   const played = el("code");
   const archive = guardedButton({
@@ -39,7 +40,7 @@ export async function showStream(main, name) {
     act: async () => show(await post(streamPath(name, "archive"))),
   });
   const manage = el("section", { class: "card", "aria-labelledby": "manage-title" }, el("h2", { id: "manage-title" }, "This stream"), el("details", {}, el("summary", {}, "The settings, for developers"), el("p", {}, played)), el("p", {}, archive));
-  const charts = el("div", { class: "charts" }, el("div", { class: "column" }, diagram.section, alarms.section), el("div", { class: "column" }, error.section, evidence.section));
+  const charts = el("div", { class: "charts" }, el("div", { class: "column" }, diagram.section, fanned.section, alarms.section), el("div", { class: "column" }, error.section, evidence.section));
   const begun = el("div", {}, numbers.section, charts, pending.section, scores.section);
   const content = el("div", { hidden: true }, banner.section, verdict.section, begun, use.section, manage);
   fill(main, el("nav", { "aria-label": "Where you are" }, el("a", { href: "/" }, "Streams")), el("h1", {}, name), description, closed, trouble, content);
@@ -62,7 +63,7 @@ export async function showStream(main, name) {
     archive.hidden = found.archived !== null;
     if (found.archived !== null) say(closed, `Archived ${moment(found.archived)}: it takes no new forecasts; outcomes of pending ones are still taken.`);
     for (const part of [banner, verdict, numbers, use]) part.update(found);
-    for (const part of [diagram, error, evidence, scores]) part.expect(found.counts.learned > 0);
+    for (const part of [diagram, fanned, error, evidence, scores]) part.expect(found.counts.learned > 0);
   }
 
   /**
@@ -100,6 +101,8 @@ export async function showStream(main, name) {
     if (scores.query(of).by !== asked.by || scores.query(of).window !== asked.window) return; // another choice was made meanwhile
     diagram.section.hidden = !of.config.classes;
     if (of.config.classes) diagram.update(found, !corrects(of));
+    fanned.section.hidden = !isNumber(of);
+    if (isNumber(of)) fanned.update(found);
     scores.update(found, refusal);
     if (corrects(of)) verdict.compare(found, of);
   });

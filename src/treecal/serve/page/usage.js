@@ -3,6 +3,7 @@
 import { request, streamPath, token } from "./api.js";
 import { el, fill } from "./dom.js";
 import { problem } from "./parts.js";
+import { isNumber } from "./words.js";
 
 /** @typedef {import("./wire.js").Stream} Stream */
 
@@ -45,7 +46,7 @@ export function usage(name) {
       fill(
         examples,
         command("A forecast, with an id of your own:", curl(streamPath(name, "forecasts"), { id: "round-1", ...(stream.config.forecaster ? {} : { p: example(stream) }) })),
-        command("Its outcome, when it is known:", curl("/v1/outcomes", { outcomes: [{ stream: name, id: "round-1", outcome: stream.config.classes?.at(-1) ?? [0] }] })),
+        command("Its outcome, when it is known:", curl("/v1/outcomes", { outcomes: [{ stream: name, id: "round-1", outcome: isNumber(stream) ? 120.5 : stream.config.classes?.at(-1) ?? [0] }] })),
       );
     },
   };
@@ -61,6 +62,7 @@ function curl(path, body) {
 /** Probabilities that sum to 1. @param {Stream} stream */
 function example(stream) {
   const { classes } = stream.config;
+  if (isNumber(stream)) return { q10: 80, q50: 120, q90: 200 };
   if (!classes) return [0];
   const each = Math.floor(1000 / classes.length) / 1000;
   const first = Number((1 - each * (classes.length - 1)).toFixed(3));

@@ -31,14 +31,15 @@ export interface LeadTime { least: number; below: number; forecasts: number; bri
 export interface Streams { streams: Stream[]; next: string | null }
 export interface Waiting {
   id: string; round: number; at: number; due: number | null; overdue: boolean; forecast: number[];
-  tags: Record<string, string>;
+  tags: Record<string, string>; quantiles?: Record<string, number> | null;
 }
 export interface Pending { pending: Waiting[]; next: number | null }
 export interface Change { value: number; low: number; high: number; level: number }
 export interface Scores {
-  stream: string; rounds: number; of: number; model: Calibration | null; announced: Calibration | null; groups: Group[];
-  change: Change | null;
+  stream: string; rounds: number; of: number; model: Score | null; announced: Score | null; groups: Group[];
+  change: Change | null; fan?: Fan | null;
 }
+export interface Fan { at: number[]; outcomes: number[]; quantiles: Record<string, number[]> }
 export interface Curve { stream: string; norm: string; error: string; marks: Mark[] }
 export interface Alarms { alarms: Alarm[] }
 export interface Problem { code: string; message: string; hint?: string | null; at?: string | null }
@@ -55,11 +56,18 @@ export interface Bins {
 }
 export interface Calibration {
   rounds: number; verdict: Verdict; brier: number; log_score: number | null; accuracy: number; skill: number | null;
-  intervals: { level: number; brier: [number, number] }; classwise_ece: number; top_label: Bins; classes: Record<string, Bins>;
+  payoff?: Payoff; intervals: { level: number; brier: [number, number] }; classwise_ece: number; top_label: Bins; classes: Record<string, Bins>;
+}
+export interface Payoff {
+  cost: number;
+  actions: { action: string | number; rows: number; cost: number | null; better: string | number; saved: number; interval: [number, number] }[];
 }
 export interface Group {
   by: string | null; // a value of the tag, or the start of the window in UTC
   model?: Score | null; announced?: Score | null;
 }
-// Of outcomes that are points, there are only their squared errors.
-export type Score = Calibration & { squared_error?: number; interval?: [number, number] };
+// Of outcomes that are points, there are only their squared errors; of numbers also these.
+export type Score = Calibration & {
+  squared_error?: number; interval?: [number, number]; crps?: number; coverage?: Record<string, number>;
+  width?: Record<string, number>; bias?: number;
+};

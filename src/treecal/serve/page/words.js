@@ -36,7 +36,7 @@ export function sentence(stream) {
   if (verdict) return verdict.level === "calibrated" ? (verdict.sentences[1] ?? verdict.advice) : verdict.advice;
   if (counts.forecasts === 0) return "Send its first forecast: the page of the stream says how.";
   if (counts.learned === 0) return "Forecasts have come; a verdict needs their outcomes.";
-  return "A verdict is for outcomes that are classes.";
+  return isNumber(stream) ? "A verdict is for outcomes that are classes; of numbers the scores below say how often intervals held." : "A verdict is for outcomes that are classes.";
 }
 
 /** The alarm that stands: of what is announced, else of the model. @param {Stream} stream */
@@ -124,7 +124,8 @@ export function overview(streams) {
 /** How a stream was made, in a line. @param {Stream} stream */
 export function made(stream) {
   const { classes, set, corrector, forecaster, gate, monitor } = stream.config;
-  const of = classes ? `${counted(classes.length, "class", "classes")}: ${short(classes)}` : `outcomes in ${set?.name ?? "a set"}`;
+  const { low, high } = set?.options ?? {};
+  const of = isNumber(stream) ? `numbers from ${low} to ${high}` : classes ? `${counted(classes.length, "class", "classes")}: ${short(classes)}` : `outcomes in ${set?.name ?? "a set"}`;
   const by = corrector
     ? `corrected by ${corrector.name}${gate ? ", once there is evidence that it helps" : ""}`
     : forecaster
@@ -176,7 +177,7 @@ export function advice(stream) {
 /** Whether the correction helps, in scores. @param {Scores} scores @param {boolean} gate whether it waits until there is evidence for it */
 export function benefit({ model, announced, change, rounds, of }, gate) {
   if (!model || !announced || !change) return "";
-  const name = model.intervals ? "Brier score" : "squared error";
+  const name = model.intervals ? "Brier score" : model.coverage ? "CRPS" : "squared error";
   const numbers = `Over ${rounds < of ? "the last " : ""}${counted(rounds, "outcome")}, the ${name} of the model is ${scored(model)}, that of what is announced ${scored(announced)}; lower is better.`;
   if (change.value === 0) return `${numbers} The correction has changed nothing so far.`;
   const [by, spread] = [Math.abs(change.value), (change.high - change.low) / 2].map((x) => amount(Number(x.toPrecision(2))));
@@ -189,7 +190,12 @@ export function benefit({ model, announced, change, rounds, of }, gate) {
 /** A score with its interval. @param {import("./wire.js").Score} found */
 function scored(found) {
   const [low, high] = found.intervals?.brier ?? found.interval ?? [];
-  return `${decimals(found.brier ?? found.squared_error)} (${percent(found.intervals?.level ?? 0.9)} interval ${decimals(low)} to ${decimals(high)})`;
+  return `${decimals(found.brier ?? found.crps ?? found.squared_error)} (${percent(found.intervals?.level ?? 0.9)} interval ${decimals(low)} to ${decimals(high)})`;
+}
+
+/** Whether outcomes are numbers, and forecasts their distributions. @param {Stream} stream */
+export function isNumber(stream) {
+  return stream.config.set?.name === "Cdf";
 }
 
 /** Whether a guarantee says more than that errors have a largest value. @param {number | null} bound @param {boolean} classes */
@@ -253,8 +259,9 @@ export function short(names) {
   return names.length <= 6 ? names.join(", ") : `${names.slice(0, 5).join(", ")} and ${count(names.length - 5)} more`;
 }
 
-/** A forecast, the likeliest classes first. @param {number[]} forecast @param {string[] | null | undefined} classes */
-export function forecastInWords(forecast, classes) {
+/** A forecast, the likeliest classes first. @param {import("./wire.js").Waiting} waiting @param {string[] | null | undefined} classes */
+export function forecastInWords({ forecast, quantiles }, classes) {
+  if (quantiles) return `median ${amount(quantiles.q50)}, 90 % from ${amount(quantiles.q5)} to ${amount(quantiles.q95)}`;
   const two = (/** @type {number} */ x) => x.toFixed(2);
   if (!classes) return `${forecast.slice(0, 4).map(two).join(", ")}${forecast.length > 4 ? ", …" : ""}`;
   const order = forecast.map((_, i) => i).sort((i, j) => forecast[j] - forecast[i]);
