@@ -180,3 +180,13 @@ def test_columns_in_the_wrong_order_are_named_first() -> None:
     brier = tc.audit(swapped, forecast=["b", "a"], outcome="outcome").whole
     assert found.whole.swapped_skill == pytest.approx(brier.skill, abs=0.02)
     assert not str(brier).startswith("The columns seem")
+
+
+def test_one_column_of_two_classes_is_asked_for_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("yes,outcome\n0.2,no\n0.9,yes\n")
+    done = run("audit", path)
+    assert done.code == 2
+    assert "has no column 'no'" in done.err
+    assert "of two classes one column will do: forecast='yes', in the shell --forecast yes." in done.err
+    assert run("audit", path, "--forecast", "yes").code == 0

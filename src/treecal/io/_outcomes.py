@@ -424,7 +424,13 @@ def find_probabilities(source: Source, outcome: str, classes: Sequence[str] | No
     if not (found := decoder.forecast_columns([name for name in there if name != outcome])):
         raise FileError(
             f"{source.name} has no probabilities: looked for {decoder.sought()}; it has {listed(there)}.",
-            hint="name them with forecast=, in the shell --forecast.",
+            hint="name them with forecast=, in the shell --forecast; of two classes one column will do.",
+        )
+    if len(found) == 2 and len(alone := [name for name in found if name in there]) == 1:
+        (missing,) = {*found} - {*alone}
+        raise FileError(
+            f"{source.name} has no column {missing!r}. It has {listed(there)}.",
+            hint=f"of two classes one column will do: forecast={alone[0]!r}, in the shell --forecast {alone[0]}.",
         )
     return found
 
