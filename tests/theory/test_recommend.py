@@ -93,6 +93,13 @@ def test_recommending_takes_no_time() -> None:
             assert tc.recommend(tc.Simplex(5), "l1", rounds=rounds).best.bound is not None
 
 
+def test_recommending_for_many_classes_looks_at_one_vertex() -> None:
+    """Not at all of them, whose coordinates are a million for a thousand classes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(np, "eye", None)
+        assert tc.recommend(tc.Simplex(1000), "l1", rounds=1000).best.bound is not None
+
+
 def test_harmonic_pays_for_a_start_far_from_the_centre() -> None:
     space, rounds = tc.Ball(2), 3
     central, away = (bound(tc.Harmonic(space, start=start), "l2", rounds) for start in ([0, 0], [1, 0]))

@@ -142,20 +142,21 @@ def _desk(rules: Rules, experts: int) -> Desk:
 
 
 @inlined
-def _ago(past: Integers, rounds: int, lag: int) -> int:
-    """Return the class of so many rounds ago; 1 for the last one."""
-    return int(past[(rounds - lag) % len(past)])
+def _ago(past: Integers, place: int, lag: int) -> int:
+    """Return the class of so many rounds ago, 1 for the last one, given the place of the coming one."""
+    return int(past[place - lag if lag <= place else place - lag + len(past)])
 
 
-@strict
+@inlined
 def _walk(tracker: Tracker, pages: Pages, rounds: int, path: Integers) -> int:
     """Write the contexts of the coming round, the shortest first; return how many they are."""
     if pages.contexts[0] == 0:
         return 0
     path[0] = 0
     length = 1
+    place = rounds % len(tracker.past)
     while length <= min(DEPTH, rounds):
-        longer = pages.longer[path[length - 1], _ago(tracker.past, rounds, length)]
+        longer = pages.longer[path[length - 1], _ago(tracker.past, place, length)]
         if longer == 0:
             break
         path[length] = longer
@@ -163,7 +164,7 @@ def _walk(tracker: Tracker, pages: Pages, rounds: int, path: Integers) -> int:
     return length
 
 
-@strict
+@inlined
 def _season(rules: TrackerRules, tracker: Tracker, rounds: int, season: int, law: Array) -> None:
     """Write what the outcomes of earlier periods say, for the period that held most often, of those of a season."""
     lag = 0
@@ -181,15 +182,16 @@ def _season(rules: TrackerRules, tracker: Tracker, rounds: int, season: int, law
         return
     law[:] = 0.0
     total = FOG
+    place = rounds % len(tracker.past)
     for cycle in range(1, len(rules.fades) + 1):
         if cycle * lag <= min(rounds, len(tracker.past)):
-            law[_ago(tracker.past, rounds, cycle * lag)] += rules.fades[cycle - 1]
+            law[_ago(tracker.past, place, cycle * lag)] += rules.fades[cycle - 1]
             total += rules.fades[cycle - 1]
     for j in range(dim):
         law[j] = (law[j] + FOG / dim) / total
 
 
-@strict
+@inlined
 def _track(rules: TrackerRules, tracker: Tracker, pages: Pages, rounds: int, desk: Desk) -> int:
     """Write the forecast of each expert, and their mixture; return how many contexts there are."""
     experts = desk.experts
@@ -224,7 +226,7 @@ def _track(rules: TrackerRules, tracker: Tracker, pages: Pages, rounds: int, des
     return length
 
 
-@strict
+@inlined
 def _follow(rules: TrackerRules, tracker: Tracker, pages: Pages, rounds: int, length: int, desk: Desk) -> None:
     """Learn an outcome, as `Tracker` does; there is room for a context more."""
     weights = tracker.weights
@@ -253,16 +255,19 @@ def _follow(rules: TrackerRules, tracker: Tracker, pages: Pages, rounds: int, le
         for j in range(len(outcome)):
             tracker.means[i, j] += step * (outcome[j] - tracker.means[i, j])
     if len(experts) > len(tracker.means):
+        place = rounds % len(tracker.past)
         for i in range(len(rules.lags)):
             lag = rules.lags[i]
             if lag <= rounds:
-                held = 1.0 if _ago(tracker.past, rounds, lag) == top else 0.0
-                tracker.holds[i] += max(RECENT, 1 / (rounds - lag + 2)) * (held - tracker.holds[i])
+                held = 1.0 if _ago(tracker.past, place, lag) == top else 0.0
+                since = rounds - lag + 2
+                step = RECENT if since * RECENT > 1 else 1 / since  # a division takes as long as the rest
+                tracker.holds[i] += step * (held - tracker.holds[i])
         _add_context(rules, tracker, pages, rounds, length, desk)
         tracker.past[rounds % len(tracker.past)] = top
 
 
-@strict
+@inlined
 def _add_context(rules: TrackerRules, tracker: Tracker, pages: Pages, rounds: int, length: int, desk: Desk) -> None:
     """Learn what followed the contexts of the round; one that came again has a longer one."""
     path = desk.path
@@ -276,7 +281,7 @@ def _add_context(rules: TrackerRules, tracker: Tracker, pages: Pages, rounds: in
     if not again or new == rules.contexts:
         return
     if length:
-        pages.longer[path[length - 1], _ago(tracker.past, rounds, length)] = new
+        pages.longer[path[length - 1], _ago(tracker.past, rounds % len(tracker.past), length)] = new
     for j in range(len(outcome)):
         pages.sums[new, j] = outcome[j]
         pages.longer[new, j] = 0
@@ -284,7 +289,7 @@ def _add_context(rules: TrackerRules, tracker: Tracker, pages: Pages, rounds: in
     pages.contexts[0] = new + 1
 
 
-@strict
+@inlined
 def _choose(rules: BookRules, pages: Pages, squares: Array, rounds: int, desk: Desk) -> int:
     """Return the column of the point to announce; `used` for a new one."""
     q = desk.q
@@ -320,7 +325,7 @@ def _choose(rules: BookRules, pages: Pages, squares: Array, rounds: int, desk: D
     return int(used if used == 0 or (least >= alone and used < rules.capacity) else column)
 
 
-@strict
+@inlined
 def _book_learn(rules: BookRules, pages: Pages, squares: Array, column: int, desk: Desk) -> None:
     """Learn an outcome, as `Book` does."""
     q = desk.q
@@ -343,7 +348,7 @@ def _book_learn(rules: BookRules, pages: Pages, squares: Array, column: int, des
             squares[j] += (outcome[j] - q[j]) ** 2
 
 
-@strict
+@inlined
 def _slot(pages: Pages, column: int) -> int:
     """Return the place of a point among those announced; one that equals none of them is the next."""
     slot = pages.slots[column]

@@ -143,8 +143,10 @@ class Simplex(ConvexSet):
         return np.full(self.dim, 1.0 if self.dim == 1 else 0.0), np.ones(self.dim)
 
     def radius(self, norm: Norm | str, *, about: ArrayLike | None = None) -> Extent:
-        """Return the distance of the farthest vertex: exact in every norm."""
-        return Extent(np.max(as_norm(norm, self)(np.eye(self.dim) - self._point("about", about))))
+        """Return the distance of the farthest vertex: exact in every norm. In ℓp it is that of the least coordinate."""
+        norm, point = as_norm(norm, self), self._point("about", about)
+        vertices = self.minimise(point)[None] if isinstance(norm, Lp) else np.eye(self.dim)
+        return Extent(np.max(norm(vertices - point)))
 
     def circumradius(self, norm: Norm | str) -> Extent:
         """Return the radius about the uniform vector: exact in ℓp, which no permutation changes.
