@@ -17,6 +17,8 @@ from treecal.measures import Laws, Members, Moments, Quantiles
 
 AT_ONCE = 1 << 16
 """Rows in a chunk."""
+_NUMERIC = {"DOUBLE", "FLOAT", "BIGINT", "INTEGER", "SMALLINT", "TINYINT", "UINTEGER", "USMALLINT", "UTINYINT"}
+"""Types of columns that need no SQL to be read as numbers."""
 
 
 @dataclass(frozen=True)
@@ -160,8 +162,10 @@ class NumberRows:
         for source in parts:
             cells = [f"TRY_CAST({source.cell(name)} AS DOUBLE) AS f{k}" for k, name in enumerate(names)]
             cells += [f"{source.moment(name)} AS k{k}" for k, name in enumerate(self.keep)]
+            plain = not self.keep and all(source.types[name] in _NUMERIC for name in names)
+            columns = dict(zip(names_of, names, strict=True)) if plain else None
             at = 0
-            for batch in source.batches(f"SELECT {', '.join(cells)} FROM {LOG}", rows=AT_ONCE):
+            for batch in source.batches(f"SELECT {', '.join(cells)} FROM {LOG}", rows=AT_ONCE, columns=columns):
                 numbers = np.empty((len(names), len(batch[names_of[0]]))).T  # each column by itself in memory
                 for k, name in enumerate(names_of):
                     numbers[:, k] = batch[name].to_numpy(zero_copy_only=False)
