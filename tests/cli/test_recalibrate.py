@@ -161,3 +161,18 @@ def test_bad_options() -> None:
 def test_no_rows_no_scores() -> None:
     done = run("recalibrate", "--classes", "a,b")
     assert (done.code, done.out, done.err) == (0, "", "treecal: no outcomes, so no scores.\n")
+
+
+@pytest.mark.parametrize("decimals", [2, 3, 4])
+@pytest.mark.parametrize("method", ["auto", "isotonic"])
+def test_a_file_says_to_how_many_decimals_it_was_rounded(decimals: int, method: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    P = rng.dirichlet(np.ones(4), 60).round(decimals)
+    labels = rng.choice([*"abcd"], 60)
+    rows = [",".join(f"{p:.{decimals}f}" for p in row) + f",{label}" for row, label in zip(P, labels, strict=True)]
+    path = tmp_path / "log.csv"
+    path.write_text("\n".join(["a,b,c,d,outcome", *rows]) + "\n")
+    options = ["--classes", "a,b,c,d", "--method", method]
+    done = run("recalibrate", path, *options)
+    assert (done.code, len(done.lines)) == (0, 60)
+    assert run("recalibrate", *options, stdin=path.read_text()).code == 2  # nobody has seen the first rows of a pipe

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from treecal import correctors
 from treecal.cli._guard import Guard
@@ -17,7 +17,7 @@ from treecal.cli._signals import Shield
 from treecal.cli._terminal import emit, emit_lines, page, say
 from treecal.correctors import Groups, all_correctors
 from treecal.exceptions import ParameterError
-from treecal.geometry import Simplex, checked_tolerance, pairing
+from treecal.geometry import ROUNDING, Simplex, checked_tolerance, pairing
 from treecal.io import Decoder
 
 METHODS = dict(sorted(entry for kind in all_correctors() for entry in kind.methods().items()))
@@ -52,7 +52,7 @@ def recalibrate(
     forecast: str | None = None,
     numbers: Numbers = Numbers(),  # noqa: B008 # frozen
     outcome: str | None = None,
-    tolerance: float = 1e-6,
+    tolerance: float | None = None,
     decimal: Decimal = ".",
     options: Following = Following(),  # noqa: B008 # frozen
     output: Path | None = None,
@@ -105,7 +105,8 @@ def recalibrate(
         Column of the outcome; by default outcome.
     tolerance
         To what the probabilities were rounded: those of two classes may sum to 1 within it, those of d classes within
-        d/2 times it; they are normalised.
+        d/2 times it; they are normalised. By default the decimals of a file's first rows tell; of a pipe and with
+        --snapshot it is 1e-6.
     output
         File for the rounds whose outcome is known, which `treecal audit` reads: the row's columns, the outcome, and
         the corrected probabilities, as corrected_rain, corrected_sun. Its name tells the format: .csv, .tsv or .txt;
@@ -127,8 +128,14 @@ def recalibrate(
     columns = () if forecast is None else split("--forecast", forecast)
     space = outcomes.space()
     result = outcome or "outcome"
-    read: dict[str, Any] = {"tolerance": checked_tolerance(tolerance), "decimal": decimal}
-    decoder = Decoder(space, outcome=[result], forecast=columns, **read)
+    decoder = Decoder(
+        space,
+        outcome=[result],
+        forecast=columns,
+        tolerance=ROUNDING if tolerance is None else checked_tolerance(tolerance),
+        decimal=decimal,
+    )
+    known = tolerance is not None or path == "-" or options.snapshot is not None
     asked = _corrector(method, groups, space)
     names = names_of(space, "corrected")
     overlapping = isinstance(asked, correctors.Multicalibrator)  # which knows groups itself
@@ -154,6 +161,10 @@ def recalibrate(
         return emit_lines(lines_of(space, first, batch, means), shield.opened)
 
     def many(rounds: Rounds, block: Block) -> Many | None:
+        nonlocal known
+        if not known and block.columns is not None:
+            decoder.look_at(block.columns)
+            known = True
         batch = reader.read_block(block) if rounds.at_once else None
         return batch and Many(batch.plain, lambda rows: rounds.take_many(batch.of(rows), write_many))
 

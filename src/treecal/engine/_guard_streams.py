@@ -283,21 +283,27 @@ class GuardStreams(ColumnStreams):
 
     def _rounds(self, rows: Integers, outcomes: Outcomes | None, points: int = 0) -> Any:
         """Play a round of each row, in order, if there are outcomes; return notes, of so many points announced."""
-        from treecal.engine._guard_kernels import Notes, Now, guard_rounds
+        from treecal.engine._guard_kernels import Notes, Now, Told, guard_rounds
 
-        learning = outcomes is not None
-        if outcomes is None:
-            outcomes = np.empty(0, np.int64) if self._book.classes else np.empty((0, self._space.dim))
         self._know_bounds(rows)
         notes = Notes(np.zeros((points, self._space.dim)), np.zeros(len(rows), np.int64))
         now = Now(*(self.columns[name] for name in Now._fields))
-        done = 0
+        learning = outcomes is not None
         self.torn = learning
-        while True:
-            done = guard_rounds(rows, unlocked(outcomes), done, self._rules, now, self._pool, notes, learning)
-            if done == len(rows):
-                return notes
-            self._pack(len(rows) - done)
+        classes, numbers = np.empty(0, np.int64), np.empty((0, self._space.dim))
+        for start in range(0, len(rows), _AT_ONCE):
+            part = slice(start, start + _AT_ONCE)
+            if outcomes is not None and outcomes.ndim == 1:
+                classes = unlocked(np.ascontiguousarray(outcomes[part], np.int64))
+            elif outcomes is not None:
+                numbers = unlocked(np.ascontiguousarray(outcomes[part], np.float64))
+            told, noted = Told(classes, numbers), Notes(notes.points[part], notes.slots[part])
+            done, count = 0, len(rows[part])
+            while done < count:
+                done = guard_rounds(rows[part], told, done, self._rules, now, self._pool, noted, learning)
+                if done < count:
+                    self._pack(len(rows) - start - done)
+        return notes
 
     def _safe_learns(
         self, rows: Integers, outcomes: Outcomes, slots: Integers, *, announced: dict[int, Forecast] | None
@@ -440,4 +446,5 @@ class GuardStreams(ColumnStreams):
 
 _NONE = np.empty(0)
 _FEW = 512
+_AT_ONCE = 1 << 16  # rounds whose outcomes are copied, where they are of another type
 _COUNTS = ("used", "announced", "contexts")

@@ -28,6 +28,7 @@ from treecal.geometry import (
     rounding,
     valid_forecasts,
     without_negatives,
+    written_to,
 )
 from treecal.io._names import Keys
 
@@ -263,6 +264,12 @@ class Decoder:
         if not valid_forecasts(p[:, None], self.tolerance).all():
             raise OutcomeError(f"the negative entries sum to {p[p < 0].sum():g}, expected 0 within {within:g}.")
         return without_negatives(self.space, p)
+
+    def look_at(self, columns: Mapping[str, Sequence[Any]]) -> None:
+        """Take for the tolerance what the decimals of the probabilities in these columns say."""
+        cells = [columns[name] for name in self.forecast_columns(columns) if name in columns]
+        if self._labels and cells:
+            self.tolerance = written_to(np.concatenate([_numbers(each, self._decimal) for each in cells]))
 
     def forecasts_of(self, columns: Mapping[str, Sequence[Any]], there: Sequence[str]) -> tuple[Array, Any]:
         """Return the forecasts in these columns, `(n, d)`, and which of them `forecast` accepts as they stand.
