@@ -240,7 +240,8 @@ def test_states_that_cannot_be_are_refused(make: Make) -> None:
 
 def test_guards_are_compiled_once_for_all_sets() -> None:
     sets = (TWO, THREE, tc.Box(0, 1, dim=2), tc.Ball(3), tc.Cdf(0, 1))
-    assert len({numba.typeof(GuardStreams(tc.Guarded(space))._rules) for space in sets}) == 1
+    type_of: Any = numba.typeof
+    assert len({type_of(GuardStreams(tc.Guarded(space))._rules) for space in sets}) == 1
 
 
 def test_what_is_not_compiled_is_another_kind() -> None:
