@@ -73,7 +73,7 @@ def judge(
         sure = read_confidences(confidence, _cells(rows, confidence, path), scale=scale, words=table)
         right = read_answers(correct, _cells(rows, correct, path))
         known = ~np.isnan(right)
-        groups = () if by is None else split("--by", by)
+        groups = split("--by", by)
         log: dict[str, Any] = {"confidence": sure, "correct": right}
         log |= {name: np.array([_text(cell) for cell in _cells(rows, name, path)], object) for name in groups}
         options: dict[str, Any] = {}
