@@ -6,6 +6,7 @@ An engine counts: DuckDB and Arrow here, Spark in `treecal.auditing.spark`. All 
 from treecal.auditing._calibration import Calibration
 from treecal.auditing._counts import DIGITS, LOG_SCALE, MAGIC, SCORES, Actions, AuditCounts, AuditRows, BinCounts
 from treecal.auditing._exact import Exact
+from treecal.auditing._few import check_known
 from treecal.auditing._groups import Groups
 from treecal.auditing._labels import LabelsAudit, audit_labels
 from treecal.auditing._log import Progress, audit
