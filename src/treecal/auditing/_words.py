@@ -42,8 +42,8 @@ def acted(payoff: Payoff) -> str:
         for each in payoff.actions:
             if each.better != each.action:
                 text += (
-                    f" Where {called(each.action)} was taken, {each.rows:,.0f} rows, {called(each.better)} would have "
-                    "cost less."
+                    f" Where {called(each.action)} was taken, {each.rows:,.0f} row{'s' * (each.rows != 1)}, "
+                    f"{called(each.better)} would have cost less."
                 )
     return text
 
