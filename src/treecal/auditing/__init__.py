@@ -7,6 +7,7 @@ from treecal.auditing._calibration import Calibration
 from treecal.auditing._cells import DIGITS, LOG_SCALE, MAGIC, SCORES, AuditRows, BinCounts
 from treecal.auditing._counts import Actions, AuditCounts, tally
 from treecal.auditing._exact import Exact
+from treecal.auditing._few import check_known
 from treecal.auditing._groups import Groups
 from treecal.auditing._labels import LabelsAudit, audit_labels
 from treecal.auditing._log import Progress, audit

@@ -11,7 +11,7 @@ import numpy as np
 from treecal.auditing._calibration import Calibration
 from treecal.auditing._cells import DIGITS, LOG_SCALE, WEIGHT_SCALE, AuditRows, BinCounts
 from treecal.auditing._exact import ErrorSums
-from treecal.auditing._groups import ByKey, Groups, Key
+from treecal.auditing._groups import ByKey, Groups, Key, in_order
 from treecal.auditing._result import Audit
 from treecal.io import Problems
 from treecal.measures import Bins, Interval, LossTable, Payoff, best_actions, largest_surprise, mean_interval
@@ -92,10 +92,11 @@ class AuditCounts:
 
     def audit(self, source: str, classes: tuple[str, ...], columns: tuple[str, ...], problems: Problems) -> Audit:
         """Return the audit of these rows."""
-        keys = sorted(self.groups.index, key=_in_order) if self.groups.by else []
+        keys = in_order(self.groups.index) if self.groups.by else []
         groups = ByKey((key, self._calibration(key, classes)) for key in keys)
         whole = self._calibration(None, classes)
-        return Audit(source, classes, columns, self.groups.by, whole, groups, problems)
+        what: dict[str, Any] = {"source": source, "classes": classes, "columns": columns, "problems": problems}
+        return Audit(by=self.groups.by, whole=whole, groups=groups, **what)
 
     def _calibration(self, key: Key | None, classes: tuple[str, ...]) -> Calibration:
         at = slice(None) if key is None else slice(g := self.groups.index[key], g + 1)
@@ -117,7 +118,7 @@ class AuditCounts:
         most = largest_surprise(top.forecast, len(classes))
         logs = mean_interval(round(LOG_SCALE * log, 9) + 0.0, round(LOG_SCALE**2 * log2, 6), count, most=most)
         if impossible:
-            note = f"{impossible / unit:,.6g} outcomes had forecast 0"
+            note = f"{impossible / unit:,.6g} outcome{'' if impossible == unit else 's'} had forecast 0"
             logs = Interval(math.inf, math.inf, math.inf, logs.level, note)
         return Calibration(
             rounds=total if self.scale is None else int(rows),
@@ -138,8 +139,3 @@ class AuditCounts:
 def _mean(ones: int, rest: int, rows: int) -> float:
     """Return the mean of a sum in two parts, to the 15 decimals that are correct."""
     return round(((ones << DIGITS) + rest) / (rows << DIGITS), 15) if rows else np.nan
-
-
-def _in_order(key: Key) -> list[tuple[bool, str, Any]]:
-    """Return a sort key: values of a type together, missing ones last."""
-    return [(value is None, type(value).__name__, 0 if value is None else value) for value in key]

@@ -282,7 +282,7 @@ def audit(
             )
         check_known(probability, proxy)
         asked: Any = {"probability": probability, "proxy": proxy, "on_error": on_error, "tolerance": tolerance}
-        few = read_few(source, forecast=forecast, outcome=outcome, classes=classes, by=by, **asked)
+        few = read_few(source, name, forecast=forecast, outcome=outcome, classes=classes, by=by, **asked)
         name, source, classes = name or few.log.name, few.labelled, few.log.classes
         weight = WEIGHT if few.weighted else None
     keep = tuple(dict.fromkeys([*by, *([] if time is None else [time])]))
