@@ -100,7 +100,7 @@ class BinCounts(NamedTuple):
 
 
 class Actions:
-    """What whoever acts on the forecasts did, and what came, by group.
+    """What whoever acts on the forecasts did, and the outcomes, by group.
 
     Attributes
     ----------
