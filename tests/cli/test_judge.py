@@ -54,7 +54,8 @@ def test_few_labels_and_a_judge(tmp_path: Path) -> None:
     found = document["whole"]["estimates"]["accuracy"]
     assert found["rows"] == 3000
     assert found["interval"][1] - found["interval"][0] < np.diff(found["labels_alone"]["interval"])[0]
-    refused(run("judge", path, *options), "no probability with which rows were drawn")
+    refused(run("judge", path, *options), "there is a proxy, judge, and no probability with which rows were drawn")
+    refused(run("judge", path), "--confidence and --correct name the columns")
     alone = run("judge", path, *options[:4], "--json")
     assert alone.code == 0
     assert "no estimate for all rows" in alone.err
@@ -65,8 +66,10 @@ def test_an_audit_says_the_same(tmp_path: Path) -> None:
     judged = json.loads(
         run("judge", path, "--confidence", "sure", "--correct", "ok", "--probability", "pi", "--json").out
     )
+    assert judged["source"] == str(path)
     options = ("--forecast", "sure", "--outcome", "ok", "--probability", 0.1, "--json")
     audited = json.loads(run("audit", path, *options).out)
+    assert audited["source"] == path.name
     assert audited["whole"]["estimates"] == judged["whole"]["estimates"]
     assert "Estimates for all rows" in run("audit", path, *options[:-1], "--proxy", "judge").out
     refused(run("audit", path, *options[:4], "--proxy", "judge"), "no probability with which rows were drawn")
