@@ -101,7 +101,7 @@ def replay(
         if space is not None or key is not None:
             raise ParameterError("--cdf is a set of outcomes of its own, of one stream.", hint="leave out the others.")
         space = Box(*cdf)  # as numbers are read
-    columns = None if outcome is None else split("--outcome", outcome)
+    columns = split("--outcome", outcome) or None
     if key is not None and seq is not None and report is None:
         log = Log(path, columns, Keys(key, seq), space, on_error)
         return log.replay(
