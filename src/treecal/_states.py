@@ -8,12 +8,12 @@ shapes, counts, and sums that so many points of the set can add up to. Nothing c
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from copy import deepcopy
 from dataclasses import fields
 from inspect import signature
 from threading import RLock
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 import numpy as np
 
@@ -25,9 +25,6 @@ MOST_ROUNDS = 2**62
 """No stream is longer: one more round can still be counted in 64 bits."""
 _MOST_SLACK = 1e-6  # of means, however many roundings they have seen
 _NO_WEIGHT = 1e-300  # below it products with a weight are no longer rounded in proportion
-
-Resume = Callable[[], None]
-"""Puts a state in place that was found to be valid."""
 
 
 class State:
@@ -53,6 +50,10 @@ class Configured:
 
     def __copy__(self) -> Self:
         return deepcopy(self)  # half a copy would share arrays that change
+
+    def _fork(self) -> Self:
+        """Return one that can learn or resume in its place, before it is known whether that will count."""
+        return deepcopy(self)
 
     def __repr__(self) -> str:
         usual = {name: parameter.default for name, parameter in signature(type(self)).parameters.items()}
@@ -81,6 +82,16 @@ class Locked:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, _lock=RLock())
+
+
+P = TypeVar("P", bound=Any)
+
+
+def resumed(part: P, state: Any) -> P:
+    """Return a copy of a forecaster, a corrector or a monitor with this state; any other raises."""
+    twin = part._fork()
+    twin.set_state(state)
+    return cast(P, twin)
 
 
 def _equal(one: Any, other: Any) -> bool:

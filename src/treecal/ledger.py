@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import partial
 from threading import RLock
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from treecal._reading import Brier, Reading, Table
-from treecal._states import Configured, Resume, check_array, check_count, check_names, check_sums, slack
+from treecal._states import Configured, check_array, check_count, check_names, check_sums, slack
 from treecal._sums import Totals, group_rows, two_sum
 from treecal._typing import Array, Integers
 from treecal._validate import HEAVIEST, finite_array, sample_weight, sample_weights
@@ -452,10 +451,6 @@ class Ledger(Configured):
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Resume from such rows. Any others raise a `SnapshotError` and change nothing."""
-        self._prepared(state)()
-
-    def _prepared(self, state: dict[str, Any]) -> Resume:
-        """Check a state; return what puts it in place."""
         if isinstance(state, dict) and "weight" not in state and "rounds" in state:  # before rounds had weights
             check_count("rounds", state["rounds"])
             state = {**state, "weight": np.array([state["rounds"], 0.0])}
@@ -489,7 +484,7 @@ class Ledger(Configured):
         check_sums("the ledger's points", points, np.ones(n), self.space, rounds=rounds)
         for sums in (added, totals[:, 0]):  # with and without what rounding lost
             check_sums("the ledger's sums", sums[:, 1:], sums[:, 0], self.space, rounds=rounds)
-        return partial(self._load, (int(rounds), state["weight"].copy()), names, totals.copy())
+        self._load((int(rounds), state["weight"].copy()), names, totals.copy())
 
     def __repr__(self) -> str:
         return f"Ledger({self.space!r}: {self.rounds} rounds, {len(self._rows()[0])} rows)"

@@ -12,7 +12,7 @@ import numpy as np
 
 from treecal._compile import strict
 from treecal._elementary import applied, exp, log, log_losses
-from treecal._states import MOST_ROUNDS, Resume, State, check_array, check_count, check_like, check_names, check_number
+from treecal._states import State, check_array, check_count, check_like, check_names, check_number, resumed
 from treecal._typing import Array
 from treecal.correctors import _forgetting as forgetting
 from treecal.correctors._base import Corrector, Scored
@@ -315,25 +315,18 @@ class AutoCorrector(Corrector):
         parts, now = self._now
         return {"weighed": dict(vars(now)), "parts": {str(i): part._past() for i, part in enumerate(parts)}}
 
-    def _own_prepared(self, state: dict[str, Any], rounds: int) -> Resume:
+    def _own_resumed(self, state: dict[str, Any], rounds: int) -> dict[str, Any]:
         check_names("the mixture", state, ("weighed", "parts"))
         check_like(dict(vars(self._now[1])), state["weighed"], "the weights")
         now = Weights(**deepcopy(state["weighed"]))
         check_array("the weights", now.weights, self._start.shape)
         check_count("the rounds that were weighed", now.seen, most=rounds)
         check_number("the model's first weight", now.model, least=SHARE * float(self._start[0]) / 2, most=1.0)
-        check_number("what was lifted", now.lifted, least=0.0, most=float(MOST_ROUNDS))
-        if (now.weights <= 0).any() or abs(now.weights.sum() - 1) > 1e-9:
-            raise SnapshotError("the weights are not a distribution.")
-        parts = deepcopy(self._now[0])
+        if (now.weights <= 0).any():
+            raise SnapshotError("the weights are not more than 0.")
+        parts = self._now[0]
         check_names("the parts", state["parts"], [str(i) for i in range(len(parts))])
-        for i, part in enumerate(parts):
-            part.set_state(state["parts"][str(i)])
-
-        def resume() -> None:
-            self._now = parts, now
-
-        return resume
+        return {"_now": (tuple(resumed(part, state["parts"][str(i)]) for i, part in enumerate(parts)), now)}
 
 
 class Pool(AutoCorrector):

@@ -148,7 +148,7 @@ class Corrector(Kept):
         twin = object.__new__(type(self))
         before = dict(vars(self))
         vars(twin).update(before)
-        twin._set_own_state(deepcopy(self._own_state()))
+        twin._state = deepcopy(self._state)
         twin._learn(forecast, outcome, **given)
         return {name: value for name, value in vars(twin).items() if value is not before.get(name)}
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from treecal._states import Resume, check_names
+from treecal._states import check_names, resumed
 from treecal._typing import Array
 from treecal.correctors._base import Corrector, Scored, checked_part
 from treecal.correctors._batch import Batch, Group
@@ -17,7 +17,7 @@ from treecal.correctors._groups import Cells
 from treecal.correctors._names import Entries, read_name, saved_names
 from treecal.correctors._recalibrator import Recalibrator, nodes_of_group
 from treecal.correctors._scaling_kinds import TemperatureScaling
-from treecal.exceptions import ParameterError, SnapshotError
+from treecal.exceptions import ParameterError
 from treecal.forecast import Forecast
 from treecal.geometry import ConvexSet, Simplex
 
@@ -171,26 +171,12 @@ class ByGroup(Corrector):
             "inside": {str(part.number): part.corrector._past() for part in parts.values()},
         }
 
-    def _own_prepared(self, state: dict[str, Any], rounds: int) -> Resume:
+    def _own_resumed(self, state: dict[str, Any], rounds: int) -> dict[str, Any]:
         check_names("the groups", state, ("start", "names", "inside"))
         names = saved_names(state["names"])
-        start = self._resumed(state["start"])
         check_names("inside", state["inside"], [str(i) for i in range(len(names))])
-        met = {name: _Part(i, self._resumed(state["inside"][str(i)])) for i, name in enumerate(names)}
-        learned = [part.corrector.rounds - start.rounds for part in met.values()]
-        if sum(learned) > rounds or min(learned, default=1) < 1:  # rounds of weight 0 are not learned
-            raise SnapshotError(f"the groups have not learned {rounds} rounds or fewer, at least one each.")
-
-        def resume() -> None:
-            self.corrector = start
-            self._parts = Entries(met)
-
-        return resume
-
-    def _resumed(self, state: dict[str, Any]) -> Corrector:
-        part = deepcopy(self.corrector)
-        part.set_state(state)
-        return part
+        met = {name: _Part(i, resumed(self.corrector, state["inside"][str(i)])) for i, name in enumerate(names)}
+        return {"corrector": resumed(self.corrector, state["start"]), "_parts": Entries(met)}
 
     def __repr__(self) -> str:
         return f"ByGroup({self.corrector!r})"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from treecal._states import Resume, check_names
+from treecal._states import check_names, resumed
 from treecal._typing import Array
 from treecal.correctors._base import Corrector, Scored, checked_part
 from treecal.correctors._batch import Batch, Group
@@ -141,15 +141,9 @@ class Chain(Corrector):
     def _own_state(self) -> dict[str, Any]:
         return {str(i): part._past() for i, part in enumerate(self.parts)}
 
-    def _own_prepared(self, state: dict[str, Any], rounds: int) -> Resume:
+    def _own_resumed(self, state: dict[str, Any], rounds: int) -> dict[str, Any]:
         check_names("the chain", state, [str(i) for i in range(len(self.parts))])
-        prepared = [part._prepared(state[str(i)]) for i, part in enumerate(self.parts)]
-
-        def resume() -> None:
-            for part in prepared:
-                part()
-
-        return resume
+        return {"parts": tuple(resumed(part, state[str(i)]) for i, part in enumerate(self.parts))}
 
     def __repr__(self) -> str:
         return f"Chain([{', '.join(map(repr, self.parts))}])"

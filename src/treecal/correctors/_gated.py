@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -13,7 +12,7 @@ import numpy as np
 
 from treecal._elementary import log
 from treecal._evidence import FLOOR, MOST, EProcess, brier_bet, crps_bet, log_bet
-from treecal._states import Resume, check_count, check_like, check_names, check_number
+from treecal._states import check_count, check_like, check_names, check_number, resumed
 from treecal._typing import Array
 from treecal._validate import positive_number
 from treecal.correctors._base import Corrector, Scored, checked_part
@@ -296,7 +295,7 @@ class Gated(Corrector):
             "switches": switches,
         }
 
-    def _own_prepared(self, state: dict[str, Any], rounds: int) -> Resume:
+    def _own_resumed(self, state: dict[str, Any], rounds: int) -> dict[str, Any]:
         check_names("the gate", state, ("corrector", "open", "evidence", "count", "switches"))
         check_like(asdict(EProcess()), state["evidence"], "the evidence")
         check_count("the number of switches", state["count"], most=rounds)
@@ -304,13 +303,7 @@ class Gated(Corrector):
         gate = Gate(state["open"], EProcess.checked(state["evidence"], most=rounds), int(state["count"]), switches)
         if not isinstance(gate.open, bool):
             raise SnapshotError("whether the gate is open is not True or False.")
-        corrector = deepcopy(self.corrector)
-        corrector.set_state(state["corrector"])
-
-        def resume() -> None:
-            self._now = corrector, gate
-
-        return resume
+        return {"_now": (resumed(self.corrector, state["corrector"]), gate)}
 
     def __repr__(self) -> str:
         by = f", by={self.by!r}" * (self.by != "brier")

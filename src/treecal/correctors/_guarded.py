@@ -9,7 +9,7 @@ from copy import deepcopy
 from dataclasses import astuple
 from typing import Any
 
-from treecal._states import Resume, check_names
+from treecal._states import check_names, resumed
 from treecal._typing import Array
 from treecal._validate import whole_number
 from treecal.correctors._base import Corrector, Scored, checked_part
@@ -260,7 +260,7 @@ class GuardedCorrector(Corrector):
         count = len(self._now[1])
         return ["guard"] if count == 1 else [f"guard {i}" for i in range(count)]
 
-    def _own_prepared(self, state: dict[str, Any], rounds: int) -> Resume:
+    def _own_resumed(self, state: dict[str, Any], rounds: int) -> dict[str, Any]:
         corrector, guards, shelf = self._now
         books = ["books"] * (shelf is not None)
         check_names("the state", state, [*books, *self._guard_names, *["corrector"] * (corrector is not None)])
@@ -268,18 +268,13 @@ class GuardedCorrector(Corrector):
             shelf = shelf.resumed(state["books"])
         guards = tuple(guard.resumed(state[name]) for name, guard in zip(self._guard_names, guards, strict=True))
         if corrector is not None:
-            corrector = deepcopy(corrector)
-            corrector.set_state(state["corrector"])
+            corrector = resumed(corrector, state["corrector"])
         # The guard counts no rows of logs, and none of the parts rounds of weight 0.
         learned = rounds if corrector is None else corrector.rounds
         booked = 0 if shelf is None else shelf.books.rounds
         if not sum(guard.rounds for guard in guards) <= learned <= rounds or booked > learned:
             raise SnapshotError(f"the parts do not agree on {rounds} rounds.")
-
-        def resume() -> None:
-            self._now = corrector, guards, shelf
-
-        return resume
+        return {"_now": (corrector, guards, shelf)}
 
     @classmethod
     def examples(cls, space: ConvexSet) -> Iterator[Corrector]:

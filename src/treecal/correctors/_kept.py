@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from treecal._states import Configured, Locked, Resume, check_array, check_count, check_like, check_names
+from treecal._states import Configured, Locked, check_array, check_count, check_like, check_names
 from treecal._typing import Array
 from treecal.correctors._batch import Group
 from treecal.correctors._names import saved_names
@@ -88,16 +88,12 @@ class Kept(Locked, Configured, ABC):
         """Return everything that `_learn` changes: arrays, JSON values, or dictionaries of them. The caller copies."""
         return dict(vars(self._state))
 
-    def _set_own_state(self, state: dict[str, Any]) -> None:
-        """Resume from a copy of what `_own_state` returned."""
-        self._state = type(self._state)(**state)
-
-    def _own_prepared(self, state: dict[str, Any], rounds: int) -> Resume:
-        """Check what `_own_state` returned after so many rounds; return what puts it in place."""
+    def _own_resumed(self, state: dict[str, Any], rounds: int) -> dict[str, Any]:
+        """Return the attributes, by name, that a copy of this state of so many rounds makes; any other raises."""
         check_like(self._own_state(), state)
-        own = deepcopy(state)
-        self._check(type(self._state)(**own), rounds)
-        return lambda: self._set_own_state(own)
+        own = type(self._state)(**deepcopy(state))
+        self._check(own, rounds)
+        return {"_state": own}
 
     def _check(self, state: Any, rounds: int) -> None:  # most have nothing more to check
         """Raise unless the arguments allow this state, whose names and kinds of values are right."""
@@ -152,10 +148,10 @@ class Kept(Locked, Configured, ABC):
     def set_state(self, state: dict[str, Any]) -> None:
         """Resume from a state that `get_state` returned. Any other raises a `TreeCalError` and changes nothing."""
         with self._lock:
-            self._prepared(state)()
+            vars(self).update(self._resumed(state))
 
-    def _prepared(self, state: dict[str, Any]) -> Resume:
-        """Check a state, a copy of which is kept; return what puts it in place."""
+    def _resumed(self, state: dict[str, Any]) -> dict[str, Any]:
+        """Return the attributes, by name, that a copy of this state makes; any other raises."""
         waits = isinstance(state, dict) and "open" in state
         if isinstance(state, dict):
             state = {"fitted": 0, **state}  # older snapshots lack it
@@ -163,27 +159,18 @@ class Kept(Locked, Configured, ABC):
         rounds = state["rounds"]
         check_count("rounds", rounds)
         check_count("the rounds of logs", state["fitted"], most=rounds)
-        ledgers = {} if self._tallies is None else self._tallies.ledgers
+        tallies = self._tallies
+        ledgers = {} if tallies is None else tallies.ledgers
         check_names("ledgers", state["ledgers"], ledgers)
         sums = None
-        if self._tallies is None:
+        if tallies is None:
             check_names("scores", state["scores"], ())
         else:
-            sums = self._tallies.checked(state["scores"], rounds - state["fitted"])
+            sums = tallies.checked(state["scores"], rounds - state["fitted"])
             if any(state["ledgers"][role]["rounds"] != sums.rounds for role in ledgers):
                 raise SnapshotError(f"the ledgers are not those of {sums.rounds} rounds.")
-        parts = [ledger._prepared(state["ledgers"][role]) for role, ledger in ledgers.items()]
-        parts.append(self._own_prepared(state["own"], rounds))
-        opened = None
-        if waits:
-            opened = self._checked_open(state["open"], rounds)
-
-        def resume() -> None:
-            for part in parts:
-                part()
-            self._rounds = int(rounds)
-            self._from_logs = int(state["fitted"])
-            self._sums = sums
-            self._open = {} if opened is None else {get_ident(): opened}
-
-        return resume
+            tallies = tallies.resumed(state["ledgers"])
+        opened = {get_ident(): self._checked_open(state["open"], rounds)} if waits else {}
+        counts = {"_rounds": int(rounds), "_from_logs": int(state["fitted"])}
+        own = self._own_resumed(state["own"], rounds)
+        return own | counts | {"_tallies": tallies, "_sums": sums, "_open": opened}

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from treecal._elementary import applied, exp, power
-from treecal._states import Resume, State, check_array, check_count, check_like, check_names
+from treecal._states import State, check_array, check_count, check_like, check_names, resumed
 from treecal._typing import Array, Integers
 from treecal._validate import positive_number, whole_number
 from treecal.correctors._base import Corrector, Scored, checked_part
@@ -329,30 +329,17 @@ class Mixture(Corrector):
         last = {} if corrector is None else {"corrector": corrector._past()}
         return {"shares": dict(vars(shares))} | last
 
-    def _own_prepared(self, state: dict[str, Any], rounds: int) -> Resume:
+    def _own_resumed(self, state: dict[str, Any], rounds: int) -> dict[str, Any]:
         shares, corrector = self._now
         check_names("the mixture", state, ["shares", *["corrector"] * (corrector is not None)])
         check_like(dict(vars(shares)), state["shares"], "the shares")
         shares = Shares(**deepcopy(state["shares"]))
         check_count("the history's step", shares.step)
-        if shares.step < 1 or shares.step & (shares.step - 1):
-            raise SnapshotError(f"the history's step is {shares.step}, expected a power of 2.")
-        kept = rounds // shares.step + 1
-        if kept >= MOST_KEPT or (shares.step > 1 and kept < MOST_KEPT // 2):
-            raise SnapshotError(f"the history's step is {shares.step} after {rounds} rounds.")
-        check_array("the history", shares.past, (kept, len(self.models)))
+        check_array("the history", shares.past, (rounds // max(shares.step, 1) + 1, len(self.models)))
         check_array("the weights", shares.weights, (len(self.models),))
-        for each in (shares.past, shares.weights):
-            if (each < 0).any() or np.abs(each.sum(axis=-1) - 1).max() > 1e-9:
-                raise SnapshotError("the models' weights are not a distribution.")
-        if corrector is not None:
-            corrector = deepcopy(corrector)
-            corrector.set_state(state["corrector"])
-
-        def resume() -> None:
-            self._now = shares, corrector
-
-        return resume
+        if shares.step < 1 or len(shares.past) >= MOST_KEPT or (shares.weights <= 0).any():
+            raise SnapshotError("the history's step, or a weight, is not one of a mixture.")
+        return {"_now": (shares, None if corrector is None else resumed(corrector, state["corrector"]))}
 
 
 def _names(models: Any) -> tuple[str, ...]:

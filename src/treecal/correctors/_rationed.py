@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from treecal._states import State, check_array
+from treecal._states import State, check_array, check_names, resumed
 from treecal._typing import Array
 from treecal.correctors._base import Corrector, Scored, checked_part
 from treecal.exceptions import ParameterError, SnapshotError
@@ -146,29 +145,15 @@ class Rationed(Corrector):
         corrector, state = self._now
         return dict(vars(state)) | ({} if corrector is None else {"corrector": corrector.get_state()})
 
-    def _own_prepared(self, state: dict[str, Any], rounds: int) -> Any:
+    def _own_resumed(self, state: dict[str, Any], rounds: int) -> dict[str, Any]:
         corrector, now = self._now
-        names = [*vars(now), *["corrector"] * (corrector is not None)]
-        if set(state) != set(names):
-            raise SnapshotError(f"the state has {sorted(state)}, expected {sorted(names)}.")
+        check_names("the state", state, [*vars(now), *["corrector"] * (corrector is not None)])
         for name, own in vars(now).items():
             check_array(f"the {name}", state[name], own.shape)
-        played = state["used"].sum()
-        if (state["used"] < 0).any() or played > rounds or (state["prices"] < 0).any():
-            raise SnapshotError(f"the actions were not used so in {rounds} rounds.")
-        self._none.resumed({"rounds": int(played), "regrets": state["regrets"]})
-        if (state["prices"] > (1 + STEP) * self.losses.tables[0].span * (1 + 1e-9)).any():
-            raise SnapshotError("a price is above the most that it can be.")
-        inner = corrector
-        if inner is not None:
-            inner = deepcopy(inner)
-            inner.set_state(state["corrector"])
+        if (state["used"] < 0).any() or (state["prices"] < 0).any():
+            raise SnapshotError("an action was used, or costs, less than 0.")
         kept = Rations(**{name: state[name].copy() for name in vars(now)})
-
-        def resume() -> None:
-            self._now = inner, kept
-
-        return resume
+        return {"_now": (None if corrector is None else resumed(corrector, state["corrector"]), kept)}
 
     @classmethod
     def examples(cls, space: ConvexSet) -> Iterator[Corrector]:

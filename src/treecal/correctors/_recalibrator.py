@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
-from treecal._states import MOST_ROUNDS, Resume, check_names
+from treecal._states import MOST_ROUNDS, check_names
 from treecal._typing import Array, Integers
 from treecal._validate import positive_number
 from treecal.correctors import _forgetting as forgetting, _group_kernels as kernels
@@ -476,7 +476,7 @@ class Recalibrator(Corrector):
             "inside": {str(group.number): group.forecaster.get_state() for group in groups if group.forecaster},
         }
 
-    def _own_prepared(self, state: dict[str, Any], rounds: int) -> Resume:
+    def _own_resumed(self, state: dict[str, Any], rounds: int) -> dict[str, Any]:
         self._check_savable()
         check_names("the groups", state, ("names", "first", "sums", "copies", "trust", "rule", "inside"))
         names = checked_names(state["names"])
@@ -500,13 +500,7 @@ class Recalibrator(Corrector):
             copies = state["copies"][start - number : end - number - 1]
             trust = state["trust"][start:end]
             met[name] = GroupState(number, first.copy(), sums.copy(), copies.copy(), trust.copy(), forecaster)
-
-        def resume() -> None:
-            self._rule = rule
-            self._known = Entries(met)
-            self._last = (None, None)
-
-        return resume
+        return {"_rule": rule, "_known": Entries(met), "_last": (None, None)}
 
 
 class PitMap(Recalibrator):

@@ -246,6 +246,13 @@ class Tallies:
         """Return the state of sums for which no round waits."""
         return {"rounds": sums.rounds, "weight": sums.weight, "totals": sums.totals, "cells": sums.cells}
 
+    def resumed(self, ledgers: dict[str, Any]) -> Tallies:
+        """Return tallies with ledgers of these states."""
+        twin = Tallies(self.space, exact=bool(self.ledgers))
+        for role, ledger in twin.ledgers.items():
+            ledger.set_state(ledgers[role])
+        return twin
+
     def checked(self, state: dict[str, Any], rounds: int) -> Sums:
         """Return the sums of a state, or raise unless they are those of so many rounds."""
         new = self.new()

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from treecal._states import Resume, State, check_array, check_count, check_like, check_names
+from treecal._states import State, check_array, check_count, check_like, check_names, resumed
 from treecal._typing import Array
 from treecal._validate import whole_number
 from treecal.exceptions import ParameterError, SnapshotError, UnsupportedError
@@ -301,18 +301,10 @@ class Codebook(LockedForecaster):
         with self._lock:
             return {**deepcopy(vars(self._state)), "source": self.source.get_state()}
 
-    def _prepared(self, state: dict[str, Any]) -> Resume:
+    def _resumed(self, state: dict[str, Any]) -> dict[str, Any]:
         check_names("the codebook", state, [*vars(self._state), "source"])
         shelf = self._now[1].resumed({name: value for name, value in state.items() if name != "source"})
-        source = self.source._fork()
-        source.set_state(state["source"])
-        if shelf.books.rounds > source.rounds:
-            raise SnapshotError(f"the books are of {shelf.books.rounds} rounds, and the source of {source.rounds}.")
-
-        def resume() -> None:
-            self._now, self._announced = (source, shelf), None
-
-        return resume
+        return {"_now": (resumed(self.source, state["source"]), shelf), "_announced": None}
 
     def __repr__(self) -> str:
         return f"Codebook({self.source!r}{'' if self.capacity == CAPACITY else f', capacity={self.capacity}'})"

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from treecal._states import Resume
+from treecal._states import resumed
 from treecal._typing import Array
 from treecal.correctors import Batch, Corrector, Group, Scored
 from treecal.exceptions import ParameterError
@@ -84,11 +84,5 @@ class Watched(Corrector):
     def _own_state(self) -> dict[str, Any]:
         return self.monitor.get_state()
 
-    def _own_prepared(self, state: dict[str, Any], rounds: int) -> Resume:
-        monitor = deepcopy(self.monitor)
-        monitor.set_state(state)
-
-        def resume() -> None:
-            self._watching = monitor
-
-        return resume
+    def _own_resumed(self, state: dict[str, Any], rounds: int) -> dict[str, Any]:
+        return {"_watching": resumed(self.monitor, state)}

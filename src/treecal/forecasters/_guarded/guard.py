@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from treecal._states import Resume, check_count, check_names, check_number
+from treecal._states import check_count, check_names, check_number, resumed
 from treecal._typing import Array
 from treecal.exceptions import ParameterError, SnapshotError, UnsupportedError
 from treecal.forecast import DecisionForecast, Forecast
@@ -204,8 +204,7 @@ class Guard:
     def resumed(self, state: Any) -> Guard:
         """Return the guard of such a state, once it is found to be valid."""
         check_names("the guard", state, ["rounds", "best", "safe", "eager"])
-        safe = self.safe._fork()
-        safe.set_state(state["safe"])
+        safe = resumed(self.safe, state["safe"])
         twin = self.resumed_late(state)._copied(safe=safe)
         if twin.tally.rounds + safe.rounds != twin.rounds:
             raise SnapshotError(f"the parts of the guard do not agree on {twin.rounds} rounds.")
@@ -414,17 +413,12 @@ class Guarded(LockedForecaster):
             eager, guard = self._now
             return {"eager": eager.get_state(), "guard": guard.get_state()}
 
-    def _prepared(self, state: dict[str, Any]) -> Resume:
+    def _resumed(self, state: dict[str, Any]) -> dict[str, Any]:
         check_names("the state", state, ("eager", "guard"))
-        eager, guard = self.eager._fork(), self._now[1].resumed(state["guard"])
-        eager.set_state(state["eager"])
+        eager, guard = resumed(self.eager, state["eager"]), self._now[1].resumed(state["guard"])
         if eager.rounds != guard.rounds:
             raise SnapshotError(f"the eager part has seen {eager.rounds} rounds, and the guard {guard.rounds}.")
-
-        def resume() -> None:
-            self._now, self._announced = (eager, guard), None
-
-        return resume
+        return {"_now": (eager, guard), "_announced": None}
 
     def _certify(self, norm: Norm | Losses, rounds: int) -> Certificate | None:
         return self._now[1].certify(norm, rounds)
