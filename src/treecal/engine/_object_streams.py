@@ -12,7 +12,6 @@ from treecal._states import check_names, check_rounds
 from treecal._typing import Array, Integers, Outcomes
 from treecal.columns import Forecasts, ListedForecasts, RowError, Streams
 from treecal.correctors import Batch, Corrector
-from treecal.engine._guard_streams import GuardStreams, is_compiled
 from treecal.exceptions import HorizonError, ParameterError, SnapshotError
 from treecal.forecast import Forecast
 from treecal.forecasters import Forecaster
@@ -31,8 +30,6 @@ def streams_of(thing: Any) -> Streams:
         raise ParameterError.expected("thing", thing, "a new one", hint="this one has seen outcomes.")
     else:
         own = copy(thing)
-    if is_compiled(own):
-        return GuardStreams(own)
     found: Streams | None = own._streams() if "_streams" in vars(type(own)) else None
     return ObjectStreams(own) if found is None else found
 

@@ -19,12 +19,13 @@ from treecal.forecasters._base import Forecaster, LockedForecaster, reach
 from treecal.forecasters._binary_grid import BinaryGrid
 from treecal.forecasters._codebook import Codebook
 from treecal.forecasters._decisions import Decisions
+from treecal.forecasters._guarded.streams import GuardStreams
 from treecal.forecasters._harmonic import Harmonic
 from treecal.forecasters._regrets import Regrets
 from treecal.forecasters._tally import Tally
 from treecal.forecasters._tracker import Tracker
 from treecal.forecasters._tree.treecal import TreeCal
-from treecal.geometry import ConvexSet, Norm, Simplex, as_norm
+from treecal.geometry import ConvexSet, Crps, Norm, Simplex, as_norm, l1, l2
 from treecal.measures import Losses
 from treecal.theory import Certificate
 
@@ -397,6 +398,17 @@ class Guarded(LockedForecaster):
         self._now = eager, after
 
     _fork = Forecaster._light_fork
+
+    @property
+    def usual(self) -> bool:
+        """Whether compiled code can play its parts, in its norm."""
+        eager = self.eager
+        parts = type(eager) is Codebook and type(eager.source) is Tracker
+        safe = type(self.safe) in (BinaryGrid, Harmonic, TreeCal) and getattr(self.safe, "depth", None) is None
+        return type(self) is Guarded and parts and safe and (self.norm in (l1, l2) or isinstance(self.norm, Crps))
+
+    def _streams(self) -> GuardStreams | None:
+        return GuardStreams(self) if self.usual else None
 
     @property
     def guard(self) -> Guard:
