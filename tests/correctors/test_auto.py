@@ -162,7 +162,7 @@ def test_sets_and_states_that_cannot_be() -> None:
     good = f.get_state()
     weighed = good["own"]["weighed"]
     for changed in (
-        {"weights": weighed["weights"] * 2},
+        {"weights": -weighed["weights"]},
         {"weights": np.zeros(5)},
         {"seen": 1},
         {"model": 0.0},

@@ -19,7 +19,7 @@ from treecal.correctors._base import Corrector, Scored
 from treecal.correctors._batch import Batch
 from treecal.correctors._isotonic import IsotonicCalibration
 from treecal.correctors._location_scale import LocationScale, extents_of, grid_of
-from treecal.correctors._number_kernels import play_pool, pool
+from treecal.correctors._number_kernels import pool_one, score
 from treecal.correctors._recalibrator import PitMap, Recalibrator
 from treecal.correctors._scaling_kinds import MatrixScaling, TemperatureScaling, VectorScaling
 from treecal.exceptions import ParameterError, SnapshotError
@@ -133,7 +133,7 @@ class AutoCorrector(Corrector):
             raise ParameterError.expected("space", space, "a Simplex or Cdf, because it mixes probabilities", hint=hint)
         super().__init__(space, scores=scores, tolerance=tolerance)
         parts: list[Corrector]
-        self._widths = np.array(space.widths) if isinstance(space, Cdf) else None
+        self._widths = np.array(space.widths) if isinstance(space, Cdf) else np.ones(space.dim)
         if isinstance(space, Cdf):
             parts, self._sources, self._start = self._of_numbers(space)
         else:
@@ -217,15 +217,8 @@ class AutoCorrector(Corrector):
 
     def _announce(self, forecast: Array) -> Forecast:
         mean = np.empty((1, self.space.dim))
-        self._mix(self._known(forecast), self._now[1].weights, mean)
+        mix.now(self._known(forecast), self._now[1].weights, self._widths, isinstance(self.space, Cdf), mean)
         return self._point(mean[0])
-
-    def _mix(self, given: Array, weights: Array, means: Array) -> None:
-        """Write what is announced, given the forecasts to mix."""
-        if self._widths is None:
-            mix.for_rows(len(means))(given, weights, means)
-        else:
-            pool.for_rows(len(means))(given, weights, self._widths, means)
 
     def _given_by(self, parts: Sequence[Corrector], forecasts: Array) -> Array:
         """Return the forecasts to mix of many rows, the model's first, `(1 + parts, n, dim)`."""
@@ -237,7 +230,8 @@ class AutoCorrector(Corrector):
     def _announce_many(self, forecasts: Array, groups: Any) -> Array:
         parts, now = self._now
         means = np.empty(forecasts.shape)
-        self._mix(self._given_by(parts, forecasts), now.weights, means)
+        given = self._given_by(parts, forecasts)
+        mix.for_rows(len(means))(given, now.weights, self._widths, isinstance(self.space, Cdf), means)
         return means
 
     def _after(self, forecast: Array, outcome: Array, *, weight: float = 1.0) -> dict[str, Any]:
@@ -254,12 +248,9 @@ class AutoCorrector(Corrector):
         means = np.empty(batch.forecasts.shape)
         weights = now.weights.copy()
         rows = np.array(batch.outcomes), np.array(batch.all_weights())
-        lifted = 0.0
-        if self._widths is None:
-            lifted = play.for_rows(len(means))(given, *rows, weights, self._start, now.seen, means)
-        else:
-            start = self._start
-            play_pool.for_rows(len(means))(given, *rows, weights, start, now.seen, self._widths, SHARE, means)
+        numbers = isinstance(self.space, Cdf)
+        mixed = play.for_rows(len(means))
+        lifted = mixed(given, *rows, weights, self._start, now.seen, self._widths, numbers, means)
         return means, replace(now, weights=weights, seen=now.seen + len(batch.counted()), lifted=now.lifted + lifted)
 
     def _played(self, batch: Batch) -> tuple[Array, dict[str, Any]] | None:
@@ -361,11 +352,20 @@ def _ranked(batch: Batch) -> Batch:
 
 
 @strict
-def mix(given: Array, weights: Array, means: Array) -> None:
-    """Write the forecast of each row, given those to mix."""
+def mix(given: Array, weights: Array, widths: Array, numbers: bool, means: Array) -> None:
+    """Write the forecast of each row, given those to mix, `(forecasts, rows, dim)`."""
     costs = np.empty(means.shape[1])
     for row in range(len(means)):
-        _mix(given[:, row], weights, costs, means[row])
+        _mix_one(given[:, row], weights, widths, numbers, costs, means[row])
+
+
+@strict
+def _mix_one(points: Array, weights: Array, widths: Array, numbers: bool, costs: Array, mean: Array) -> float:
+    """Write the forecast of a round, and return the unit in which the scores of those mixed count."""
+    if numbers:
+        return pool_one(points, weights, widths, mean)
+    _mix(points, weights, costs, mean)
+    return 1.0
 
 
 @strict
@@ -413,40 +413,47 @@ def _mix(points: Array, weights: Array, costs: Array, mean: Array) -> None:
 
 
 @strict
-def _loss(point: Array, outcome: Array) -> float:
-    total = 0.0
-    for k in range(len(point)):
-        total += (outcome[k] - point[k]) * (outcome[k] - point[k])
-    return total
-
-
-@strict
 def play(
-    given: Array, outcomes: Array, row_weights: Array, weights: Array, start: Array, seen: int, means: Array
+    given: Array,
+    outcomes: Array,
+    row_weights: Array,
+    weights: Array,
+    start: Array,
+    seen: int,
+    widths: Array,
+    numbers: bool,
+    means: Array,
 ) -> float:
-    """Announce and weigh rounds in order; return by how much their score is above what the weights allow."""
+    """Announce and weigh rounds in order, those of weight 0 are only announced.
+
+    Return by how much the score of classes is above what the weights allow.
+    """
     count = len(weights)
     costs = np.empty(means.shape[1])
+    losses = np.empty(count)
     lifted = 0.0
     for row in range(len(means)):
-        _mix(given[:, row], weights, costs, means[row])
+        scale = _mix_one(given[:, row], weights, widths, numbers, costs, means[row])
         weight = row_weights[row]
         if weight == 0.0:
             continue
         seen += 1
         least = math.inf
         for i in range(count):
-            least = min(least, _loss(given[i, row], outcomes[row]))
-        allowed = 0.0
+            losses[i] = score(given[i, row], outcomes[row], widths)
+            least = min(least, losses[i])
+        if not numbers:
+            allowed = 0.0
+            for i in range(count):
+                allowed += weights[i] * exp(-(losses[i] - least))
+            over = score(means[row], outcomes[row], widths) - (least - log(allowed))
+            if over > 1e-12:  # more than rounding
+                lifted += weight * over
         total = 0.0
         for i in range(count):
-            loss = _loss(given[i, row], outcomes[row]) - least
-            allowed += weights[i] * exp(-loss)
-            weights[i] *= exp(-weight * loss)
+            if scale > 0.0:
+                weights[i] *= exp(-weight * (losses[i] - least) / scale)
             total += weights[i]
-        over = _loss(means[row], outcomes[row]) - (least - log(allowed))
-        if over > 1e-12:  # more than rounding
-            lifted += weight * over
         share = min(SHARE, 1.0 / seen)
         for i in range(count):
             weights[i] = (1.0 - share) * (weights[i] / total) + share * start[i]

@@ -160,7 +160,7 @@ def _entries(numbers: Integers, kind: int, counts: Integers) -> Integers:
 
 
 def _coordinates(numbers: Integers, used: Integers, dim: int) -> Integers:
-    """Return the places of the points of the columns used, `(columns, dim)`: a block has one coordinate after another."""
+    """Return the places of the points of the columns used, `(columns, dim)`: in a block, coordinate by coordinate."""
     start = np.repeat(numbers[:, START], used)
     room = np.repeat(numbers[:, ROOM], used)
     first = start * dim + _entries(numbers, 0, used) - start
