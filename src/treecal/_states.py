@@ -8,12 +8,12 @@ shapes, counts, and sums that so many points of the set can add up to. Nothing c
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Hashable, Iterator
 from copy import deepcopy
 from dataclasses import fields
 from inspect import signature
 from threading import RLock
-from typing import Any, ClassVar, Self, TypeVar, cast
+from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
 import numpy as np
 
@@ -92,6 +92,43 @@ def resumed(part: P, state: Any) -> P:
     twin = part._fork()
     twin.set_state(state)
     return cast(P, twin)
+
+
+K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
+
+
+class Entries(Generic[K, T]):
+    """Entries by name, of which a round replaces a few: there may be very many.
+
+    `after` returns a store with these entries new, and shares all others with this one. Whoever commits a round puts
+    the new store in place of the old one, by one assignment; the entries are written when the new store is first read.
+    So a round that fails leaves the old store as it was, and once the new one was read the old one is of no more use.
+
+    Examples
+    --------
+    >>> store = Entries({"a": 1})
+    >>> after = store.after({"b": 2})
+    >>> dict(store.read()), after.read()
+    ({'a': 1}, {'a': 1, 'b': 2})
+    """
+
+    def __init__(self, entries: dict[K, T] | None = None) -> None:
+        self._entries: dict[K, T] = {} if entries is None else entries
+        self._new: dict[K, T] = {}
+
+    def read(self) -> dict[K, T]:
+        """Return all entries, which are not to be changed."""
+        if self._new:
+            self._entries.update(self._new)
+            self._new = {}  # once: stores after this one share the entries
+        return self._entries
+
+    def after(self, entries: dict[K, T]) -> Entries[K, T]:
+        """Return the store after a round that gives some names these values."""
+        store = Entries(self.read())
+        store._new = entries
+        return store
 
 
 def _equal(one: Any, other: Any) -> bool:

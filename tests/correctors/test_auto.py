@@ -30,7 +30,7 @@ def test_no_outcome_costs_more_than_the_weights_allow(dim: int, count: int, sure
     points = rng.dirichlet(np.full(dim, sure), count)
     weights = rng.dirichlet(np.ones(count))
     mean = np.empty((1, dim))
-    mix(points[:, None], weights, mean)
+    mix(points[:, None], weights, np.ones(dim), False, mean)
     p = mean[0]
     average = weights @ points
     assert p.sum() == pytest.approx(1, abs=1e-12)

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from treecal._states import check_names, resumed
+from treecal._states import Entries, check_names, resumed
 from treecal._typing import Array
 from treecal.correctors._base import Corrector, Scored, checked_part
 from treecal.correctors._batch import Batch, Group
 from treecal.correctors._groups import Cells
-from treecal.correctors._names import Entries, read_name, saved_names
+from treecal.correctors._names import read_name, saved_names
 from treecal.correctors._recalibrator import Recalibrator, nodes_of_group
 from treecal.correctors._scaling_kinds import TemperatureScaling
 from treecal.exceptions import ParameterError
@@ -70,7 +70,7 @@ class ByGroup(Corrector):
         part = checked_part("corrector", corrector, "a corrector to copy for each group")
         super().__init__(part.space, scores=scores, tolerance=part.tolerance if tolerance is None else tolerance)
         self.corrector = part._unscored()
-        self._parts: Entries[_Part] = Entries()
+        self._parts: Entries[Hashable, _Part] = Entries()
 
     @classmethod
     def examples(cls, space: ConvexSet) -> Iterator[Corrector]:

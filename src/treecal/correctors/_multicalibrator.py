@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from treecal._states import check_array, check_names, check_number
+from treecal._states import Entries, check_array, check_names, check_number
 from treecal._typing import Array
 from treecal._validate import whole_number
 from treecal.correctors._base import Corrector, Scored
 from treecal.correctors._batch import Group
-from treecal.correctors._names import Entries, read_name, saved_names
+from treecal.correctors._names import read_name, saved_names
 from treecal.exceptions import ParameterError, SnapshotError
 from treecal.forecast import Forecast
 from treecal.geometry import ConvexSet, Simplex
@@ -124,7 +124,7 @@ class Multicalibrator(Corrector):
         if not isinstance(space, Simplex):
             raise ParameterError.expected("space", space, "a Simplex, because tests are of one class each")
         super().__init__(space, scores=scores, tolerance=tolerance)
-        self._tested: Entries[_Tested] = Entries()
+        self._tested: Entries[Hashable, _Tested] = Entries()
         self._spent = 0.0  # X of the guarantee
 
     @classmethod

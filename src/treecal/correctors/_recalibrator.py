@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
-from treecal._states import MOST_ROUNDS, check_names
+from treecal._states import MOST_ROUNDS, Entries, check_names
 from treecal._typing import Array, Integers
 from treecal._validate import positive_number
 from treecal.correctors import _forgetting as forgetting, _group_kernels as kernels
@@ -22,7 +22,6 @@ from treecal.correctors._group_kernels import GroupState, Rule, Visits, check_co
 from treecal.correctors._groups import ByKey, Cells, Centroids, Groups, TopClass
 from treecal.correctors._location_scale import checked_numbers
 from treecal.correctors._mean_streams import MeanStreams
-from treecal.correctors._names import Entries
 from treecal.correctors._scores import Correction
 from treecal.exceptions import ParameterError, SnapshotError, UnsupportedError
 from treecal.forecast import Forecast
@@ -181,7 +180,7 @@ class Recalibrator(Corrector):
         if make == "shift":
             space.project(space.centre)  # raises for a set without a projection
         self._rule = self.groups.fresh(space)
-        self._known: Entries[GroupState] = Entries()
+        self._known: Entries[Hashable, GroupState] = Entries()
         self._last: tuple[Array | None, Hashable] = None, None
 
     def _forgetting(self, forget: bool | None) -> tuple[bool, float]:

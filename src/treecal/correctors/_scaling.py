@@ -223,16 +223,20 @@ class Scaling(Corrector):
         return forgetting.copies(seen, FIRST) if self.forget else 1
 
     def _with_room(self, seen: float) -> Scalings:
-        """Return the state as kernels take it, with room for the copies after so much weight, however it is rounded."""
+        """Return a copy of the state as kernels take it, with room for the copies after so much weight."""
+        room = self._copies(seen * (1 + 1e-9))  # however it is rounded
         now = self._state
-        more = self._copies(seen * (1 + 1e-9)) - len(now.trust)
-        arrays = (now.theta, now.curvature, now.trust)
-        padded = (np.concatenate([each, np.zeros((more, *each.shape[1:]))])[None] for each in arrays)
-        return Scalings(*padded, np.array([now.seen]))
+        arrays = []
+        for each in (now.theta, now.curvature, now.trust):
+            arrays.append(np.zeros((1, room, *each.shape[1:])))
+            arrays[-1][0, : len(each)] = each
+        theta, A, trust = arrays
+        return Scalings(theta, A, trust, np.array([now.seen]))
 
     def _state_of(self, one: Scalings) -> Newton:
         seen = float(one.seen[0])
-        return Newton(*(each[0, : self._copies(seen)].copy() for each in one[:3]), seen)
+        count = self._copies(seen)
+        return Newton(one.theta[0, :count], one.curvature[0, :count], one.trust[0, :count], seen)
 
     def _joined(self, weight: float) -> Newton:
         """Return the state with so much more weight, and the copies that it asks for."""

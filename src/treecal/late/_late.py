@@ -497,7 +497,7 @@ class Late(Locked, Configured):
 
     def _settled(self) -> Rounds:
         """Return the rounds, with all done that was begun."""
-        self._finish()
+        self._rounds.settle()
         return self._rounds
 
     def _scored(self) -> list[Corrector]:

@@ -156,7 +156,7 @@ LISTED = (("visits", "slots"), ("told", "owed"), ("sums", "seen", "longer"))
 def _entries(numbers: Integers, kind: int, counts: Integers) -> Integers:
     """Return the places of the first entries of each stream's block of a kind, so many of each."""
     before = np.cumsum(counts) - counts
-    return np.arange(counts.sum()) + np.repeat(numbers[:, 2 * kind] - before, counts)
+    return np.asarray(np.arange(counts.sum()) + np.repeat(numbers[:, 2 * kind] - before, counts))
 
 
 def _coordinates(numbers: Integers, used: Integers, dim: int) -> Integers:

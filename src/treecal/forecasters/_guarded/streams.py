@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
+from dataclasses import fields
 from functools import cached_property, partial
 from typing import Any, Self
 
@@ -369,8 +370,9 @@ class GuardStreams(ColumnStreams):
         pages = pack(self._pool, np.array([row]))
         rounds = int(now["rounds"])
         played = rounds - int(now["safe_rounds"])
-        contexts = (pages[name] for name in ("sums", "seen", "longer"))
-        eager.source._state = Experts(rounds, now["weights"], now["means"], *contexts, now["past"], now["holds"])
+        kept = now | pages
+        own = {field.name: kept[field.name] for field in fields(Experts) if field.name != "rounds"}
+        eager.source._state = Experts(rounds, **own)
         squares = now["squares"] if len(now["squares"]) else np.zeros(self._space.dim)
         books = Books(played, *self._columns(pages), int(now["used"]), squares)
         eager._now = eager.source, Shelf(self._book, books)
