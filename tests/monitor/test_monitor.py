@@ -15,6 +15,7 @@ from hypothesis import given, settings, strategies as st
 import treecal as tc
 from tests.monitor import oracle
 from treecal import state
+from treecal._states import Entries
 from treecal.exceptions import (
     ForecastError,
     OutcomeError,

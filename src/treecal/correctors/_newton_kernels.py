@@ -181,16 +181,26 @@ def _count(seen: float, speeds: Speeds) -> int:
 
 
 @strict
-def announce(now: Scalings, streams: Integers, values: Array, design: Design, speeds: Speeds, means: Array) -> None:
-    """Write what the stream of each row announces."""
+def announce(theta: Array, trust: Array, values: Array, design: Design, means: Array) -> None:
+    """Write what copies of these parameters announce for each row."""
     logs = np.empty(means.shape[1])
-    laws = np.empty((now.theta.shape[1], means.shape[1]))
+    laws = np.empty((len(trust), means.shape[1]))
+    for row in range(len(values)):
+        for copy in range(len(trust)):
+            _law(theta[copy], values[row], design, logs, laws[copy])
+        mixed(trust, laws, means[row])
+
+
+@strict
+def announce_streams(
+    now: Scalings, streams: Integers, values: Array, design: Design, speeds: Speeds, means: Array
+) -> None:
+    """Write what the stream of each row announces."""
     for row in range(len(values)):
         own = streams[row]
         count = _count(now.seen[own], speeds)
-        for copy in range(count):
-            _law(now.theta[own, copy], values[row], design, logs, laws[copy])
-        mixed(now.trust[own, :count], laws, means[row])
+        one = slice(row, row + 1)
+        announce(now.theta[own, :count], now.trust[own, :count], values[one], design, means[one])
 
 
 @strict
@@ -360,12 +370,13 @@ def play(now: Scalings, steps: Steps, design: Design, speeds: Speeds, means: Arr
     Before the first step of a row what its stream announces is written.
     """
     streams, rows, weights, values, outcomes = steps
-    room = _room(now.theta.shape[1], means.shape[1], now.theta.shape[2], design.blocks)
+    most = now.theta.shape[1]
+    room = _room(most, means.shape[1], now.theta.shape[2], design.blocks)
     for step in range(len(rows)):
         own = streams[step]
         row = rows[step]
         weight = weights[step]
-        count = _count(now.seen[own], speeds)
+        count = min(_count(now.seen[own], speeds), most)
         theta = now.theta[own, :count]
         trust = now.trust[own, :count]
         if step == 0 or rows[step - 1] != row:
@@ -378,5 +389,5 @@ def play(now: Scalings, steps: Steps, design: Design, speeds: Speeds, means: Arr
         copies = Copies(theta, now.curvature[own, :count], trust, speeds.kept[count, :count])
         _step(copies, seen, values[row], outcomes[row], weight, design, room)
         now.seen[own] = seen
-        for joining in range(count, _count(seen, speeds)):
+        for joining in range(count, min(_count(seen, speeds), most)):
             join(now, own, joining, design, speeds)

@@ -190,12 +190,9 @@ class Scaling(Corrector):
         now = self._state
         means = np.empty(forecasts.shape)
         step = max(1, _AT_ONCE // self.space.dim)
-        one = Scalings(now.theta[None], now.curvature[None], now.trust[None], np.array([now.seen]))
         for at in range(0, len(forecasts), step):
             values = self._values(self._logs(forecasts[at : at + step]))
-            announce = kernels.announce.for_rows(len(values))
-            homes = np.zeros(len(values), np.int64)
-            announce(one, homes, values, self._design, speeds(self.forget), means[at : at + step])
+            kernels.announce.for_rows(len(values))(now.theta, now.trust, values, self._design, means[at : at + step])
         return means
 
     def _forecasts(self, forecasts: Array, groups: Any) -> list[Forecast]:
@@ -215,7 +212,7 @@ class Scaling(Corrector):
         values = self._values(self._logs(batch.forecasts))
         steps = Steps(np.zeros(len(rows), np.int64), rows, weights, values, np.array(batch.outcomes))
         means = np.empty(batch.forecasts.shape)
-        one = self._with_room(self._state.seen + float(weights.sum()))
+        one = self._with_room(self._state.seen + math.fsum(weights))
         kernels.play.for_rows(len(rows))(one, steps, self._design, speeds(self.forget), means)
         return means, self._state_of(one)
 
@@ -224,14 +221,13 @@ class Scaling(Corrector):
 
     def _with_room(self, seen: float) -> Scalings:
         """Return a copy of the state as kernels take it, with room for the copies after so much weight."""
-        room = self._copies(seen * (1 + 1e-9))  # however it is rounded
         now = self._state
-        arrays = []
-        for each in (now.theta, now.curvature, now.trust):
-            arrays.append(np.zeros((1, room, *each.shape[1:])))
-            arrays[-1][0, : len(each)] = each
-        theta, A, trust = arrays
-        return Scalings(theta, A, trust, np.array([now.seen]))
+        one = Scalings(now.theta[None].copy(), now.curvature[None].copy(), now.trust[None].copy(), np.array([now.seen]))
+        more = self._copies(seen * (1 + 1e-9)) - len(now.trust)  # however it is rounded
+        if not more:
+            return one
+        theta, A, trust = (np.pad(each, [(0, 0), (0, more)] + [(0, 0)] * (each.ndim - 2)) for each in one[:3])
+        return one._replace(theta=theta, curvature=A, trust=trust)
 
     def _state_of(self, one: Scalings) -> Newton:
         seen = float(one.seen[0])
@@ -356,7 +352,7 @@ class ScalingStreams(ColumnStreams):
         of = self.thing
         means = np.empty(forecasts.shape)
         now = _scalings(self.columns)
-        kernels.announce(now, rows, of._values(of._logs(forecasts)), of._design, speeds(of.forget), means)
+        kernels.announce_streams(now, rows, of._values(of._logs(forecasts)), of._design, speeds(of.forget), means)
         return means
 
     def learn(self, rows: Integers, outcomes: Outcomes, forecasts: Array | None) -> Array:
