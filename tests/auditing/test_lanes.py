@@ -1,4 +1,4 @@
-"""Parquet is counted row group by row group, in several threads: to the digit what its rows give."""
+"""Parquet is counted by several threads: to the digit what its rows give."""
 
 from __future__ import annotations
 
@@ -12,32 +12,19 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from treecal.auditing import _pass, audit
+from treecal.auditing import _log, audit
 from treecal.exceptions import FileError
-from treecal.io import _parquet
+from treecal.io import _outcomes
 
 Answer = dict[str, Any]
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Treat files of a few rows as large ones."""
-    monkeypatch.setattr(_pass, "_FEW", 0)
-    monkeypatch.setattr(_parquet, "_PIECE", 1)
-
-
-@pytest.fixture
-def lanes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The number of pieces of each log that threads share."""
-    counts: list[int] = []
-    run = _pass._Lanes.run
-
-    def noted(self: _pass._Lanes, watch: Any) -> Any:
-        counts.append(len(self._pieces))
-        return run(self, watch)
-
-    monkeypatch.setattr(_pass._Lanes, "run", noted)
-    return counts
+    """Let three threads count files of a few rows, some rows at a time."""
+    monkeypatch.setattr(_log, "processors", lambda: 3)
+    monkeypatch.setattr(_outcomes, "_LEAST", 1)
+    monkeypatch.setattr(_outcomes, "_ROWS", 70)
 
 
 def grid(rows: int, classes: int, steps: int | None, seed: int) -> pa.Table:
@@ -73,7 +60,6 @@ def answer(source: Any, classes: int, **options: Any) -> Answer:
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_equal_the_rows(
     tmp_path_factory: pytest.TempPathFactory,
-    lanes: list[int],
     rows: int,
     classes: int,
     steps: int | None,
@@ -94,23 +80,20 @@ def test_equal_the_rows(
     size = max(min(group, -(-rows // 2)), rows // 20)
     options: Any = {"compression": compression, "data_page_version": version, "data_page_size": page}
     pq.write_table(table, path, row_group_size=size, use_dictionary=dictionary, **options)
-    lanes.clear()
     assert answer(path, classes, bins=bins) == answer(table, classes, bins=bins)
-    assert lanes == [-(-rows // size)]
 
 
 @pytest.mark.parametrize("label", ["int8", "int32", "uint32", "string"])
 @pytest.mark.parametrize("number", ["double", "float"])
-def test_every_type(tmp_path: Path, lanes: list[int], label: str, number: str) -> None:
+def test_every_type(tmp_path: Path, label: str, number: str) -> None:
     table = grid(500, 3, 8, 0)
     schema = pa.schema([*((f"p{k}", number) for k in range(3)), ("y", label), ("g", "int64")])
     table = table.cast(schema)
     pq.write_table(table, tmp_path / "log.parquet", row_group_size=200)
     assert answer(tmp_path / "log.parquet", 3) == answer(table, 3)
-    assert lanes == [3]
 
 
-def test_other_writers(tmp_path: Path, lanes: list[int]) -> None:
+def test_other_writers(tmp_path: Path) -> None:
     polars = pytest.importorskip("polars")
     table, path = grid(5000, 4, 20, 0), tmp_path / "log.parquet"
     expected = answer(table, 4)
@@ -118,10 +101,9 @@ def test_other_writers(tmp_path: Path, lanes: list[int]) -> None:
     assert answer(path, 4) == expected
     duckdb.from_arrow(table).write_parquet(str(path), row_group_size=2048)
     assert answer(path, 4) == expected
-    assert len(lanes) == 2
 
 
-def test_one_column_of_two_classes(tmp_path: Path, lanes: list[int]) -> None:
+def test_one_column_of_two_classes(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     p = rng.integers(101, size=5000) / 100
     table = pa.table({"p": p, "y": (rng.random(5000) < p).astype(int)})
@@ -129,7 +111,6 @@ def test_one_column_of_two_classes(tmp_path: Path, lanes: list[int]) -> None:
     options: dict[str, Any] = {"forecast": "p", "outcome": "y"}
     found, expected = audit(tmp_path / "log.parquet", **options), audit(table, **options)
     assert found.whole.to_dict() == expected.whole.to_dict()
-    assert lanes == [4]
 
 
 INVALID: list[tuple[list[float | None], int | None]] = [
@@ -146,7 +127,7 @@ INVALID: list[tuple[list[float | None], int | None]] = [
 
 @pytest.mark.parametrize("row", range(len(INVALID)))
 @pytest.mark.parametrize("on_error", ["stop", "skip", "collect"])
-def test_an_invalid_row_is_named(tmp_path: Path, lanes: list[int], row: int, on_error: Any) -> None:
+def test_an_invalid_row_is_named(tmp_path: Path, row: int, on_error: Any) -> None:
     table = grid(1000, 3, 10, 0)
     numbers, label = INVALID[row]
     columns = [table[name].to_pylist() for name in table.column_names]
@@ -164,24 +145,21 @@ def test_an_invalid_row_is_named(tmp_path: Path, lanes: list[int], row: int, on_
         assert messages[0] == messages[1]
     else:
         assert answer(tmp_path / "log.parquet", 3, on_error=on_error) == answer(table, 3, on_error=on_error)
-    assert lanes == [10]
 
 
-def test_rows_at_the_edge_of_the_tolerance(tmp_path: Path, lanes: list[int]) -> None:
+def test_rows_at_the_edge_of_the_tolerance(tmp_path: Path) -> None:
     rows = [(0.5, 0.5 + 1e-6 * (1 + k * 1e-10)) for k in range(-5, 5)]
     table = pa.table({"p0": [a for a, _ in rows], "p1": [b for _, b in rows], "y": [0, 1] * 5})
     pq.write_table(table, tmp_path / "log.parquet", row_group_size=3)
     assert answer(tmp_path / "log.parquet", 2, on_error="skip") == answer(table, 2, on_error="skip")
-    assert lanes == [4]
 
 
-def test_groups_and_weights_are_counted_in_threads_as_well(tmp_path: Path, lanes: list[int]) -> None:
+def test_groups_and_weights_are_counted_in_threads_as_well(tmp_path: Path) -> None:
     table = grid(4000, 3, 10, 0)
     table = table.append_column("w", pa.array(np.random.default_rng(0).integers(3, size=4000)))
     pq.write_table(table, tmp_path / "log.parquet", row_group_size=300)
     for options in ({"by": "g"}, {"weight": "w"}, {"by": ("g", "y"), "weight": "w"}):
         assert answer(tmp_path / "log.parquet", 3, **options) == answer(table, 3, **options)
-    assert lanes == [14] * 3
 
 
 def test_only_the_first_of_many_invalid_rows_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

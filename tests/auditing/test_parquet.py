@@ -51,9 +51,9 @@ def direct(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
     asked: list[dict[str, str]] = []
     plain = Parquet.read_columns
 
-    def noted(self: Parquet, file: Any, rows: int, columns: dict[str, str], groups: Any = None) -> Any:
+    def noted(self: Parquet, file: Any, rows: int, columns: dict[str, str]) -> Any:
         asked.append(columns)
-        return plain(self, file, rows, columns, groups)
+        return plain(self, file, rows, columns)
 
     monkeypatch.setattr(Parquet, "read_columns", noted)
     return asked

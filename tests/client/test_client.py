@@ -19,6 +19,7 @@ import pytest
 
 from tests.client.world import Server
 from treecal.client import AsyncClient, Client, SpoolCounts, _line as line
+from treecal.client._session import Session
 from treecal.client._spool import Spool
 from treecal.exceptions import FileError, ForecastError, OutcomeError, ParameterError, ServerError
 from treecal.serve._wire import Part
@@ -35,7 +36,7 @@ class Awaited:
         self.loop = asyncio.new_event_loop()
 
     def __getattr__(self, name: str) -> Any:
-        member = getattr(self.client, name)
+        member = getattr(self.client, name) if hasattr(self.client, name) else getattr(self.client._client, name)
         if not inspect.iscoroutinefunction(member):
             return member
         return lambda *args, **kwargs: self.loop.run_until_complete(member(*args, **kwargs))
@@ -253,14 +254,10 @@ def test_a_deadline_ends_retries(make: Make, server: Server, monkeypatch: pytest
         now += seconds
         waited.append(round(seconds, 9))
 
-    async def paused(seconds: float) -> None:
-        pause(seconds)
-
     for module in ("_line", "_session"):
         monkeypatch.setattr(f"treecal.client.{module}._now", lambda: now)
     monkeypatch.setattr("treecal.client._line.random.uniform", lambda low, high: high)
-    monkeypatch.setattr("treecal.client._client.time.sleep", pause)
-    monkeypatch.setattr("treecal.client._async_client.asyncio.sleep", paused)
+    monkeypatch.setattr(Session, "rest", lambda session, seconds: pause(seconds))
     server.stop()
     with make(server.url, timeout=100.0) as client:
         for act in (lambda: client.streams(), lambda: client.outcome("rain", "a", 1)):
@@ -283,12 +280,7 @@ def test_a_connection_that_was_closed_while_idle_costs_nothing(make: Make, serve
 
 def test_a_retry_after_is_heeded(make: Make, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[float] = []
-    monkeypatch.setattr("treecal.client._client.time.sleep", waited.append)
-
-    async def sleep(seconds: float) -> None:
-        waited.append(seconds)
-
-    monkeypatch.setattr("treecal.client._async_client.asyncio.sleep", sleep)
+    monkeypatch.setattr(Session, "rest", lambda session, seconds: waited.append(seconds))
     server.faults = ["limited", "limited", "unavailable"]
     with make(server.url) as client:
         client.stream("rain")
@@ -296,24 +288,36 @@ def test_a_retry_after_is_heeded(make: Make, server: Server, monkeypatch: pytest
     assert 0 < waited[2] <= 0.04
 
 
-@pytest.mark.parametrize("turns", range(5))
-def test_an_end_in_a_hurry_comes(turns: int, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sender that is told to hurry and to stop, so many turns of the loop apart, stops: `close` waits for it."""
+def test_it_closes_while_the_sender_waits(
+    make: Make, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("treecal.client._line.FIRST", 1000.0)
+    monkeypatch.setattr("treecal.client._line.LONGEST", 1000.0)
+    server.stop()
+    with make(server.url, spool=tmp_path / "spool", timeout=LONG) as client:
+        client.outcome("rain", "a", 1)
+        while not client._session.pause.left():  # until it has tried
+            time.sleep(0.001)
+        closing = threading.Thread(target=client.close)
+        closing.start()
+        closing.join(LONG)
+        assert not closing.is_alive()
 
-    monkeypatch.setattr("treecal.client._line.FIRST", 5.0)
+
+def test_a_forecast_waits_for_no_other_call(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many calls of an `AsyncClient` are tried again, a forecast has a thread."""
 
     async def main() -> None:
-        server.stop()
-        client = AsyncClient(server.url, spool=tmp_path / "spool", timeout=LONG)
-        await client.outcome("rain", "a", 1)
-        while not client._hurry._waiters:  # until the sender dozes
-            await asyncio.sleep(0.001)
-        client._hurry.set()
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        ended, _ = await asyncio.wait([asyncio.ensure_future(client.close())], timeout=LONG)
-        assert ended
+        server.faults = ["unavailable"] * 100
+        async with AsyncClient(server.url, timeout=1000.0) as client:
+            others = [asyncio.ensure_future(client.stream("rain")) for _ in range(100)]
+            await asyncio.sleep(0.05)
+            assert not (await asyncio.wait_for(client.forecast("rain", [0.25, 0.75]), LONG)).corrected
+            for each in others:
+                each.cancel()
 
+    monkeypatch.setattr("treecal.client._line.FIRST", 1000.0)
+    monkeypatch.setattr("treecal.client._line.LONGEST", 1000.0)
     asyncio.run(main())
 
 
@@ -459,14 +463,13 @@ def test_what_was_recorded_and_not_answered_in_time_is_recorded_as_used(
 def test_an_outcome_does_not_overtake_its_forecast(make: Make, server: Server, tmp_path: Path) -> None:
     with make(server.url, spool=tmp_path / "spool") as client:
         session: Any = client._session
-        deliver, held = session.deliver, threading.Event()
+        deliver, held = session.courier.deliver, threading.Event()
 
-        def later() -> Any:
-            while not held.is_set():
-                yield 0.001
-            yield from deliver()
+        def later() -> None:
+            held.wait()
+            deliver()
 
-        session.deliver = later
+        session.courier.deliver = later
         server.faults = ["unavailable"]
         client.forecast("rain", [0.25, 0.75], id="a", timeout=LONG)
         session.pause.end()  # the server is back, and the forecast is still in the spool
@@ -598,7 +601,7 @@ def test_a_batch_that_takes_too_long_is_made_smaller(make: Make, server: Server,
 def test_delivery_survives_what_nobody_thought_of(
     make: Make, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(f"treecal.client.{'_client' if make is Client else '_async_client'}.LONGEST", 0.01)
+    monkeypatch.setattr("treecal.client._delivery.LONGEST", 0.01)
     real, failed = Spool.head, list[int]()
 
     def broken(self: Spool, most: int) -> Any:

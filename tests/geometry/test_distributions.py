@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 
 import numpy as np
 import pandas as pd
@@ -85,6 +86,8 @@ def test_other_forms() -> None:
     np.testing.assert_array_equal(one(120), Z >= 120)
     np.testing.assert_array_equal(one(LOAD.distribution(values)), LOAD.distribution(values).cdf(Z))
     np.testing.assert_array_equal(one(tc.Forecast([values], space=LOAD)), LOAD.distribution(values).cdf(Z))
+    of_one_number_at_a_time = statistics.NormalDist(200, 40)
+    np.testing.assert_array_equal(one(of_one_number_at_a_time), list(map(of_one_number_at_a_time.cdf, Z)))
 
 
 ROWS = {0.1: [80.0, 90.0, 20.0], 0.5: [120.0, 130.0, 20.0], 0.9: [200.0, 300.0, 40.0]}

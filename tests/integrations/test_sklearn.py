@@ -50,6 +50,20 @@ def means(corrector: Corrector, forecasts: Any) -> Any:
     return corrector.predict_many(forecasts)
 
 
+class RoundedUp(tc.Recalibrator):
+    """Announces, as sums of softmax may round, a little more than 1."""
+
+    def predict_many(self, forecasts: Any, *, groups: Any = None) -> Any:
+        found = super().predict_many(forecasts, groups=groups)
+        return np.where(found == found.max(1, keepdims=True), np.nextafter(1.0, 2.0), 0.0)
+
+
+def test_no_probability_is_more_than_scikit_learns_scores_take() -> None:
+    X, y = blobs()
+    found = RecalibratedClassifier(STUMP, make=RoundedUp).fit(X, y)
+    assert log_loss(y, found.predict_proba(X)) > 0
+
+
 # scikit-learn's own
 
 

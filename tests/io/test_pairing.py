@@ -172,6 +172,34 @@ def test_a_frame_is_audited_by_its_outcome_alone() -> None:
         assert found.whole.accuracy == pytest.approx(right())
 
 
+OTHERS = [  # classes in the order of the columns, as files state them
+    ("1.0,0.0", "p_1,p_0"), ("0.0,1.0", "p0,p1"), ("True,False", "p_1,p_0"), ("TRUE,FALSE", "prob1,prob0"),
+    ("1,0", "p_true,p_false"), ("0,1", "P(False),P(True)"), ("low,high", "lowprob,highprob"),
+    ("low,high", "problow,probhigh"), ("spam,not spam", "p_spam,p_not_spam"), ("Class B,Class A", "p_b,p_a"),
+    ("Iris-virginica,Iris-setosa", "virginica,setosa"), ("is_on,is_off", "P(on),P(off)"), ("1,10", "p_1,p_10"),
+    ("C++,C", "p_C++,p_C"), ("Very Good,Good", "pVeryGood,pGood"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("labels", "columns"), OTHERS)
+def test_columns_of_classes_that_are_spelled_otherwise(labels: str, columns: str, tmp_path: Path) -> None:
+    """Integers beside a missing one are written as 1.0, classes have a common beginning, 0 and 1 stand for truth."""
+    first, second = labels.split(",")
+    names = columns.split(",")
+    rng = np.random.default_rng(0)
+    p = (2 * rng.integers(1000, size=ROWS) + 1) / 2000
+    came = rng.random(ROWS) < p
+    table = {names[0]: p, names[1]: 1 - p, "outcome": np.where(came, first, second)}
+    path = tmp_path / "log.csv"
+    write_csv(path, [list(table), *zip(*(column.tolist() for column in table.values()), strict=True)])
+    for source in (path, table):
+        for given in (names, names[::-1], names[:1], names[1:]):
+            found = tc.audit(source, forecast=given, outcome="outcome").whole
+            assert found.accuracy == pytest.approx(np.mean((p > 0.5) == came))
+    document = json.loads(run("monitor", path, "--json").out.splitlines()[-1])
+    assert document["classes"] == {first: names[0], second: names[1]}
+
+
 def test_columns_in_the_wrong_order_are_named_first() -> None:
     table = log(["p_yes", "p_no"])
     swapped = {"a": table["p_yes"], "b": table["p_no"], "outcome": table["outcome"]}

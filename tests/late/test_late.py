@@ -609,6 +609,9 @@ def test_late_outcomes_cost_a_guard_little(lag: int, most: float) -> None:
     assert late.ledger.error("l1") < most
     assert len(late.ledger.exact()) < 30
     assert late.copies == lag + 1
+    ahead = late.certificate("l1", rounds=50, after=late.ledger)
+    assert ahead is not None
+    assert late.ledger.error("l1") < ahead.bound < 0.16  # the bound of a new one is 0.7 with 51 copies
 
 
 def test_what_has_no_scores_says_so() -> None:

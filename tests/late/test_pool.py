@@ -58,7 +58,7 @@ def test_adversarial_delays_do_not_break_the_certificate(name: str, random: bool
         Adversary(most, random=random, seed=most),
         np.random.default_rng(5),
     )
-    ledger, waiting = tc.Ledger(TWO), dict[int, tc.Forecast]()
+    ledger, waiting, ahead = tc.Ledger(TWO), dict[int, tc.Forecast](), dict[int, float]()
     corrects = isinstance(late.thing, tc.Corrector)
     for t in range(150):
         waiting[t] = late.predict(*[rng.dirichlet([1, 1])] * corrects, id=t)
@@ -66,6 +66,12 @@ def test_adversarial_delays_do_not_break_the_certificate(name: str, random: bool
             i, y = adversary.choose(waiting)
             ledger.record(waiting.pop(i), y)
             late.update(i, y)
+            assert ledger.error("l1") <= ahead.get(late.rounds, 2.0) + 1e-12
+        if t == 60:  # what is foreseen holds
+            for more in (1, 7, 30, 80):
+                found = late.certificate("l1", rounds=more, after=ledger, outstanding=most)
+                assert found is not None
+                ahead[late.rounds + more] = found.bound
         if t % 50 == 49:
             bound = late.certificate("l1")
             assert bound is not None

@@ -479,6 +479,28 @@ def test_other_sets(books: Books) -> None:
     sound(books)
 
 
+def test_what_a_guard_foresees_is_said(books: Books) -> None:
+    done(books, lambda: books.create(wire.NewStream("g", classes=["a", "b"], forecaster=wire.Part("guarded"))))
+    for i in range(200):
+        done(books, lambda: books.forecast("g", [wire.NewForecast(str(i))]))  # noqa: B023
+        done(books, lambda: books.settle([wire.NewOutcome("g", str(i), "ab"[i % 3 > 0])]))  # noqa: B023
+    ahead = books.picture("g").ahead
+    guard = tc.Guarded(tc.Simplex(2))
+    ledger = tc.Ledger(guard.space)
+    for i in range(200):
+        ledger.record(guard.predict(), [i % 3 == 0, i % 3 > 0])
+        guard.update([i % 3 == 0, i % 3 > 0])
+    alone = guard._certify_more(tc.l1, 20)  # the server keeps no exact ledger
+    assert alone is not None
+    assert ahead is not None
+    assert ahead[0] == 20
+    assert ahead[1] == pytest.approx(alone.bound)
+    shown = _reading.stream(books.picture("g"), books.store, 0.0, _reading.Verdicts()).verdict
+    assert shown is not None
+    assert f"and after 20 more, whatever they are, at most {alone.bound:.3g}." in shown["advice"]
+    sound(books)
+
+
 def test_a_job_that_fails_harms_no_other(path: Path) -> None:
     events: list[Any] = []
     with Writer(Sqlite(path)) as writer:

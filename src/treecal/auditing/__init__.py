@@ -4,7 +4,8 @@ An engine counts: DuckDB and Arrow here, Spark in `treecal.auditing.spark`. All 
 """
 
 from treecal.auditing._calibration import Calibration
-from treecal.auditing._counts import DIGITS, LOG_SCALE, MAGIC, SCORES, Actions, AuditCounts, AuditRows, BinCounts
+from treecal.auditing._cells import DIGITS, LOG_SCALE, MAGIC, SCORES, AuditRows, BinCounts
+from treecal.auditing._counts import Actions, AuditCounts, tally
 from treecal.auditing._exact import Exact
 from treecal.auditing._groups import Groups
 from treecal.auditing._labels import LabelsAudit, audit_labels
@@ -12,7 +13,6 @@ from treecal.auditing._log import Progress, audit
 from treecal.auditing._number_audit import NumberAudit, NumberCalibration
 from treecal.auditing._number_rows import Columns, NumberRows
 from treecal.auditing._number_sums import NumberSums
-from treecal.auditing._pass import tally
 from treecal.auditing._result import Audit, shown
 from treecal.auditing._sample import LabelSample, sample_labels
 from treecal.auditing._stated import Stated, advice, read_answers, read_confidences, stated

@@ -4,99 +4,27 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from treecal._typing import Array, Integers
 from treecal.auditing._calibration import Calibration
+from treecal.auditing._cells import DIGITS, LOG_SCALE, WEIGHT_SCALE, AuditRows, BinCounts
 from treecal.auditing._exact import ErrorSums
-from treecal.auditing._groups import ByKey, Groups, Key
+from treecal.auditing._groups import ByKey, Groups, Key, in_order
 from treecal.auditing._result import Audit
-from treecal.exceptions import ParameterError
 from treecal.io import Problems
 from treecal.measures import Bins, Interval, LossTable, Payoff, best_actions, largest_surprise, mean_interval
 
-DIGITS = 51
-"""Sums of probabilities are multiples of 2^-51."""
-SCORES = ("brier", "brier squared", "log", "log squared", "weight")
-"""Summed for each row: half its Brier score, its log score over 1,024, their squares, and its weight over 2^53.
-
-All lie between 0 and 1. The second moments are for intervals; the last one is for rows that differ in weight.
-"""
-LOG_SCALE = 1024.0
-WEIGHT_SCALE = 2.0**53
-MAGIC = 1.5 * 2.0**-6
-"""Added to a number of at most 2^-7, it rounds it to a multiple of 2^-58: the unit of squares."""
-_MEMORY = 1 << 29
+_UNCOMPILED = 1 << 16  # probabilities: Python takes less than a second for them, where compiling takes several
 
 
-class AuditRows(NamedTuple):
-    """Valid rows: the probability of each class, `(d, n)`, and the class and the group of each row, `(n,)`.
+def tally(rows: AuditRows, counts: BinCounts) -> None:
+    """Add valid rows to the counts, by the kernel, which is imported when it is first needed."""
+    from treecal.auditing._kernels import tally as kernel
 
-    If rows have weights, they are whole numbers, `(n,)`; otherwise that array is empty.
-    """
-
-    forecasts: Array
-    outcomes: Integers
-    groups: Integers
-    weights: Integers
-
-
-class BinCounts(NamedTuple):
-    """The counts of each group, class and bin; as one more class, those of the most likely class of each row.
-
-    All are whole numbers, so they depend neither on the order of the rows nor on their chunks. A sum is
-    `ones + rest / 2^51`.
-
-    Attributes
-    ----------
-    weight, hits
-        Number of rows, and of those whose outcome is the class, `(g, d + 1, b)`: a row counts as often as its weight.
-    ones, rest
-        The sum of the probabilities, `(g, d + 1, b)`.
-    score_ones, score_rest
-        The sums of the `SCORES` of each group, `(g, 5)`.
-    impossible
-        Number of rows of each group whose outcome had forecast 0, `(g,)`: a row counts as often as its weight.
-    rows
-        Number of rows of each group, `(g,)`, if they have weights; otherwise 0.
-    """
-
-    weight: Integers
-    hits: Integers
-    ones: Integers
-    rest: Integers
-    score_ones: Integers
-    score_rest: Integers
-    impossible: Integers
-    rows: Integers
-
-    @classmethod
-    def empty(cls, *, classes: int, bins: int) -> BinCounts:
-        """Return the empty cells of one group."""
-        shapes = [(1, classes + 1, bins)] * 4 + [(1, len(SCORES))] * 2 + [(1,)] * 2
-        return cls(*(np.zeros(shape, np.int64) for shape in shapes))
-
-    def with_room(self, groups: Groups) -> BinCounts:
-        """Return the same cells with room for all groups, up to a limit of memory."""
-        (room, *shape) = self.weight.shape
-        count = len(groups.index)
-        if count <= room:
-            return self
-        most = max(1, _MEMORY // (32 * math.prod(shape)))
-        if count > most:
-            raise ParameterError(
-                f"there are more than {most:,} groups by {', '.join(groups.by)}.",
-                hint="group by columns with fewer distinct values.",
-            )
-        more = max(count, min(2 * room, most)) - room  # double, so that groups cost O(1) each
-        return BinCounts(*(np.concatenate([old, np.zeros((more, *old.shape[1:]), np.int64)]) for old in self))
-
-    def plus(self, other: BinCounts) -> BinCounts:
-        """Return the cells of the rows of both, of the same groups."""
-        weight, hits, ones, rest, *scores, impossible, rows = (a + b for a, b in zip(self, other, strict=True))
-        return BinCounts(weight, hits, *_carried(ones, rest), *_carried(*scores), impossible, rows)
+    run = kernel.now if rows.forecasts.size <= _UNCOMPILED else kernel
+    run(rows, counts)
 
 
 class Actions:
@@ -135,22 +63,40 @@ class Actions:
         return Payoff(self.loss, counts, self.expected[at].sum(axis=0) / unit, worth, self.names)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class AuditCounts:
     """All that an engine counts: groups, cells, and the sums of exact errors; what a weight of 1 counts; actions."""
 
     groups: Groups
     cells: BinCounts
-    exact: ErrorSums | None
+    exact: ErrorSums | None = None
     scale: float | None = None
     actions: Actions | None = None
 
+    @classmethod
+    def empty(
+        cls, groups: Groups, *, classes: int, bins: int, scale: float | None = None, table: LossTable | None = None
+    ) -> AuditCounts:
+        """Return the counts of no rows; with a table of losses, those of actions as well."""
+        actions = None if table is None else Actions(table)
+        return cls(groups, BinCounts.empty(classes=classes, bins=bins), None, scale, actions)
+
+    def add(self, rows: AuditRows) -> None:
+        """Count valid rows in the cells of their groups, and what was done with each action."""
+        self.cells = self.cells.with_room(self.groups)
+        if len(rows.weights):
+            self.cells.rows[:] += np.bincount(rows.groups, minlength=len(self.cells.rows))
+        tally(rows, self.cells)
+        if self.actions is not None:
+            self.actions.add(rows, len(self.groups.index))
+
     def audit(self, source: str, classes: tuple[str, ...], columns: tuple[str, ...], problems: Problems) -> Audit:
         """Return the audit of these rows."""
-        keys = sorted(self.groups.index, key=_in_order) if self.groups.by else []
+        keys = in_order(self.groups.index) if self.groups.by else []
         groups = ByKey((key, self._calibration(key, classes)) for key in keys)
         whole = self._calibration(None, classes)
-        return Audit(source, classes, columns, self.groups.by, whole, groups, problems)
+        what: dict[str, Any] = {"source": source, "classes": classes, "columns": columns, "problems": problems}
+        return Audit(by=self.groups.by, whole=whole, groups=groups, **what)
 
     def _calibration(self, key: Key | None, classes: tuple[str, ...]) -> Calibration:
         at = slice(None) if key is None else slice(g := self.groups.index[key], g + 1)
@@ -190,16 +136,6 @@ class AuditCounts:
         return counts.astype(np.int64) if self.scale is None else counts.astype(np.float64) / self.scale
 
 
-def _carried(ones: Integers, rest: Integers) -> tuple[Integers, Integers]:
-    """Return a sum in two parts, the second of them less than one."""
-    return ones + (rest >> DIGITS), rest & ((1 << DIGITS) - 1)
-
-
 def _mean(ones: int, rest: int, rows: int) -> float:
     """Return the mean of a sum in two parts, to the 15 decimals that are correct."""
     return round(((ones << DIGITS) + rest) / (rows << DIGITS), 15) if rows else np.nan
-
-
-def _in_order(key: Key) -> list[tuple[bool, str, Any]]:
-    """Return a sort key: values of a type together, missing ones last."""
-    return [(value is None, type(value).__name__, 0 if value is None else value) for value in key]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -28,6 +28,11 @@ class ByKey(dict[Key, T]):
         if isinstance(name, tuple):
             raise KeyError(name)
         return self[name,]
+
+
+def in_order(keys: Iterable[Key]) -> list[Key]:
+    """Return keys in order: values of a type together, missing ones last."""
+    return sorted(keys, key=lambda key: [(v is None, type(v).__name__, 0 if v is None else v) for v in key])
 
 
 class Groups:

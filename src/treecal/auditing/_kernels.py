@@ -13,7 +13,7 @@ import numpy as np
 
 from treecal._compile import inlined, strict
 from treecal._elementary import log
-from treecal.auditing._counts import DIGITS, LOG_SCALE, MAGIC, WEIGHT_SCALE, AuditRows, BinCounts
+from treecal.auditing._cells import DIGITS, LOG_SCALE, MAGIC, WEIGHT_SCALE, AuditRows, BinCounts
 from treecal.measures import bin_of
 
 TWO = int(np.float64(2.0).view(np.int64))

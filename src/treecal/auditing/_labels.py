@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike
 
 from treecal._typing import Array, Integers
 from treecal._validate import whole_number
-from treecal.auditing._counts import AuditCounts, AuditRows, BinCounts
+from treecal.auditing._cells import AuditRows
+from treecal.auditing._counts import AuditCounts
 from treecal.auditing._groups import Groups, Key
-from treecal.auditing._pass import tally
 from treecal.auditing._result import Audit
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError
 from treecal.io import Problems
@@ -92,16 +92,17 @@ def audit_labels(P: ArrayLike, Y: ArrayLike, names: Sequence[str] | None = None,
     count = whole_number("bins", bins, least=1, most=MOST_BINS)
     groups = Groups(("label",))
     groups.index = {(name,): k for k, name in enumerate(titles)}
-    cells = BinCounts.empty(classes=2, bins=count).with_room(groups)
+    counts = AuditCounts.empty(groups, classes=2, bins=count)
     known = np.empty(size, np.int64)
     for k in range(size):
         own, came = _column(p[:, k], y[:, k], titles[k])
         known[k] = len(own)
         both = np.stack([1 - own, own])
-        tally(AuditRows(both, came, np.full(len(own), k), np.zeros(0, np.int64)), cells)
+        counts.add(AuditRows(both, came, np.full(len(own), k), np.zeros(0, np.int64)))
     if not known.all():
         raise OutcomeError(f"label {titles[int(known.argmin())]!r} has no outcome.", hint="leave it out.")
-    found = AuditCounts(groups, cells, None).audit("the labels", ("0", "1"), ("no", "yes"), Problems("", "stop"))
+    found = counts.audit("the labels", ("0", "1"), ("no", "yes"), Problems("", "stop"))
+    cells = counts.cells
     hits, weight, ones, rest = (table[:, 1, :] for table in (cells.hits, cells.weight, cells.ones, cells.rest))
     full = np.maximum(weight, 1)
     mean = (ones + rest / 2.0**51) / full

@@ -4,35 +4,41 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from treecal._platform import processors
+from treecal._typing import Integers
 from treecal._validate import whole_number
 from treecal.auditing import _sql as sql
 from treecal.auditing._arrays import from_arrays
-from treecal.auditing._counts import Actions, AuditCounts
+from treecal.auditing._cells import AuditRows
+from treecal.auditing._counts import AuditCounts
 from treecal.auditing._exact import ErrorSums, named_distances
 from treecal.auditing._few import WEIGHT, FewLog, check_known, read_few
 from treecal.auditing._groups import Groups
 from treecal.auditing._memory import ArrayLog, open_arrays
 from treecal.auditing._number_audit import NumberAudit, audit_numbers
 from treecal.auditing._number_rows import Columns
-from treecal.auditing._pass import count_rows
 from treecal.auditing._result import Audit
-from treecal.auditing._sql import scale_of
+from treecal.auditing._sql import scale_of, whole_weights
 from treecal.auditing._windows import WINDOWS, Windows
 from treecal.exceptions import FileError, ParameterError
 from treecal.geometry import Distance, Simplex
 from treecal.io import (
     LOG,
+    Chunk,
     OnError,
     Outcomes,
     Source,
     find_probabilities,
+    library,
     open_source,
     read_outcomes,
     valid_sql,
@@ -40,57 +46,10 @@ from treecal.io import (
 )
 from treecal.measures import MOST_BINS, Losses, LossTable
 
+_THREADS = 8  # that count, at most
+
 Progress = Callable[[str, int, float | None], None]
 """Called with the stage, the number of its items so far, and the share that is done, if that is known."""
-
-
-@overload
-def audit(
-    source: Any,
-    *,
-    quantiles: Mapping[str, float] | Sequence[str],
-    outcome: str,
-    by: str | Sequence[str] = (),
-    time: str | None = None,
-    window: str | None = None,
-    on_error: OnError = "stop",
-    memory_limit: str = "1GB",
-    temp_directory: str | os.PathLike[str] | None = None,
-    progress: Progress | None = None,
-) -> NumberAudit: ...
-
-
-@overload
-def audit(
-    source: Any,
-    *,
-    members: Sequence[str],
-    outcome: str,
-    by: str | Sequence[str] = (),
-    time: str | None = None,
-    window: str | None = None,
-    on_error: OnError = "stop",
-    memory_limit: str = "1GB",
-    temp_directory: str | os.PathLike[str] | None = None,
-    progress: Progress | None = None,
-) -> NumberAudit: ...
-
-
-@overload
-def audit(
-    source: Any,
-    *,
-    mean: str,
-    sd: str,
-    outcome: str,
-    by: str | Sequence[str] = (),
-    time: str | None = None,
-    window: str | None = None,
-    on_error: OnError = "stop",
-    memory_limit: str = "1GB",
-    temp_directory: str | os.PathLike[str] | None = None,
-    progress: Progress | None = None,
-) -> NumberAudit: ...
 
 
 @overload
@@ -117,6 +76,25 @@ def audit(
     temp_directory: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> Audit: ...
+
+
+@overload
+def audit(
+    source: Any,
+    *,
+    quantiles: Mapping[str, float] | Sequence[str] | None = None,
+    members: Sequence[str] | None = None,
+    mean: str | None = None,
+    sd: str | None = None,
+    outcome: str,
+    by: str | Sequence[str] = (),
+    time: str | None = None,
+    window: str | None = None,
+    on_error: OnError = "stop",
+    memory_limit: str = "1GB",
+    temp_directory: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+) -> NumberAudit: ...
 
 
 def audit(
@@ -317,26 +295,28 @@ def audit(
         opened.name = name or opened.name
         opened.watch = watch
         rows = _read(opened, options)
-    groups = Groups(by)
     scale = _scale(rows) if weight else None
-    windows = None
     table = None if loss is None else _decision(rows, loss)
-    over = None if table is None else Actions(table)
+
+    empty = partial(AuditCounts.empty, classes=len(rows.labels), bins=bins, scale=scale, table=table)
+    windows = None
     if time is not None:
         with closing(_column(rows, time)) as column:
-            windows = Windows(time, column, classes=rows.classes or (), bins=bins, unit=window, actions=over)
-    actions = None if table is None else Actions(table)
+            windows = Windows(time, column, empty(Groups((time,))), rows.classes or (), unit=window)
+    counts = empty(Groups(by))
     watch.stage = "rows"
-    cells = count_rows(rows, groups, bins, scale, watch.rows, windows, actions)
-    errors = _exact(rows, ErrorSums(distances, groups, weighted=scale is not None), scale, watch) if exact else None
+    _count_rows(rows, counts, watch.rows, windows)
+    if exact:
+        sums = ErrorSums(distances, counts.groups, weighted=scale is not None)
+        counts.exact = _exact(rows, sums, scale, watch)
     what = rows.name, rows.classes or (), tuple(rows.names), rows.problems
-    found = AuditCounts(groups, cells, errors, scale, actions).audit(*what)
+    found = counts.audit(*what)
     if few is not None:
         return few.add(found)
     if windows is None:
         return found
-    over_time = AuditCounts(windows.groups, windows.cells, None, scale, over).audit(*what)
-    return replace(found, windows=replace(over_time, alarm=windows.alarm, in_order=windows.in_order))
+    over_time = replace(windows.counts.audit(*what), alarm=windows.alarm, in_order=windows.in_order)
+    return replace(found, windows=over_time)
 
 
 def _decision(rows: Outcomes | ArrayLog, loss: Any) -> LossTable:
@@ -368,13 +348,10 @@ class _Watch:
         if self.progress is not None:
             self.progress(self.stage, self.count, None if self.source is None else self.source.done())
 
-    def rows(self, count: int, share: float | None) -> None:
-        """Report so many rows, and which share of all they are, if that is known to whom reads them."""
+    def rows(self, count: int) -> None:
+        """Report so many rows."""
         self.count = count
-        if share is None or self.progress is None:
-            self()
-        else:
-            self.progress(self.stage, count, share)
+        self()
 
 
 def _read(source: Source, options: Mapping[str, Any]) -> Outcomes:
@@ -435,3 +412,63 @@ def _exact(outcomes: Outcomes | ArrayLog, errors: ErrorSums, scale: float | None
         watch.count += errors.add(batch)
         watch()
     return errors
+
+
+def _count_rows(
+    outcomes: Outcomes | ArrayLog, counts: AuditCounts, watch: Callable[[int], None], windows: Windows | None
+) -> None:
+    """Read the log once, and count its valid rows; `watch` is called with the number of those read so far."""
+    in_order = counts.groups.by or counts.actions is not None or windows is not None
+    others = 0 if in_order else min(processors(), _THREADS) - 1
+    parts = [counts, *(replace(counts, cells=counts.cells.emptied()) for _ in range(others))]
+    counted = 0
+    seen = 0
+    with ThreadPoolExecutor(len(parts)) as pool:
+        done: list[Future[Any]] = [pool.submit(int) for _ in parts]
+        for number, chunk in enumerate(outcomes):  # the next one is read and checked while others are counted
+            seen += len(chunk.rows)
+            chunk, rows = _rows(chunk, counts.groups, counts.scale)
+            lane = number % len(parts)
+            done[lane].result()
+            done[lane] = pool.submit(_count, chunk, rows, parts[lane], windows)
+            counted += len(rows.outcomes)
+            watch(seen)
+        for each in done:
+            each.result()
+    for part in parts[1:]:
+        counts.cells = counts.cells.plus(part.cells)
+    if not counted:
+        what = "no valid row" if counts.scale is None else "no valid row of positive weight"
+        left_out = f" {outcomes.problems}" if outcomes.problems.count else ""
+        raise FileError(f"there is {what} in {outcomes.name}.{left_out}")
+
+
+def _count(chunk: Chunk, rows: AuditRows, counts: AuditCounts, windows: Windows | None) -> None:
+    counts.add(rows)
+    if windows is not None:
+        windows.add(rows, chunk.kept[windows.name])
+
+
+def _rows(chunk: Chunk, groups: Groups, scale: float | None) -> tuple[Chunk, AuditRows]:
+    """Return the rows of a chunk that count, and these as kernels take them."""
+    weights = np.empty(0, np.int64)
+    if scale is not None and chunk.weights is not None:
+        chunk, weights = _of_weight(chunk, whole_weights(chunk.weights, scale))
+    assert chunk.forecasts is not None
+    home = groups.of([chunk.kept[name] for name in groups.by], len(chunk.rows))
+    forecasts = np.ascontiguousarray(chunk.forecasts.T)
+    outcomes = np.array(chunk.outcomes, np.int64)
+    return chunk, AuditRows(forecasts, outcomes, home, weights)
+
+
+def _of_weight(chunk: Chunk, weights: Integers) -> tuple[Chunk, Integers]:
+    """Return the rows that count, and their weights."""
+    counts = weights > 0
+    if counts.all():
+        return chunk, weights
+    assert chunk.forecasts is not None
+    kept = {
+        name: column[counts] if isinstance(column, np.ndarray) else column.filter(library("pyarrow").array(counts))
+        for name, column in chunk.kept.items()
+    }
+    return Chunk(chunk.rows[counts], chunk.outcomes[counts], chunk.forecasts[counts], kept), weights[counts]

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from treecal._typing import Array, Integers
-from treecal.auditing._groups import ByKey, Groups, Key
+from treecal.auditing._groups import ByKey, Groups, Key, in_order
 from treecal.auditing._number_rows import Columns, NumberRows, Repairs
 from treecal.auditing._number_sums import FIXED, LastRows, NumberSums, OutcomeSample
+from treecal.auditing._result import Grouped
 from treecal.auditing._windows import Calendar
-from treecal.auditing._words import printable
 from treecal.exceptions import FileError
-from treecal.io import OnError, Problems
-from treecal.measures import Interval, NumberVerdict, Placed, mean_interval, off_among
+from treecal.io import OnError
+from treecal.measures import Interval, NumberVerdict, Placed, mean_interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -116,8 +116,8 @@ _ADVICE = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class NumberAudit:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class NumberAudit(Grouped[NumberCalibration]):
     """How right the forecasts of a number in a log are, overall and by group. Returned by `tc.audit`; `print` shows it.
 
     Attributes
@@ -140,21 +140,9 @@ class NumberAudit:
         The outcomes of the last rows, and their forecasts' quantiles at `levels`, for `plot`.
     """
 
-    source: str
     outcome: str
-    columns: tuple[str, ...]
-    by: tuple[str, ...]
-    whole: NumberCalibration
-    groups: dict[Key, NumberCalibration]
-    problems: Problems
     repairs: Repairs
-    windows: NumberAudit | None = None
     last: LastRows | None = field(default=None, repr=False)
-
-    @property
-    def off(self) -> list[Key]:
-        """The groups that chance does not explain, even among so many; the largest error first."""
-        return off_among({key: part.verdict for key, part in self.groups.items()})
 
     @property
     def sentences(self) -> list[str]:
@@ -162,10 +150,7 @@ class NumberAudit:
         words = [*self.whole.sentences, *([str(self.repairs)] if str(self.repairs) else [])]
         advice = _ADVICE.get(self.whole.verdict.level, "correct the forecasts as outcomes come.")
         if off := self.off:
-            first = ", ".join(", ".join(map(printable, key)) for key in off[:3])
-            first += f" and {len(off) - 3:,} more" if len(off) > 3 else ""
-            are = "is" if len(off) == 1 else "are"
-            words.append(f"{len(off):,} of {len(self.groups):,} groups {are} off by more than chance: {first}.")
+            words.append(self._off_in_words)
             if len(off) < len(self.groups):
                 advice = "some groups are off and others are not: correct each by itself."
         return [*words, f"What to do: {advice}"]
@@ -186,17 +171,9 @@ class NumberAudit:
             found["windows"] = {"by": self.windows.by[0], "groups": self.windows._listed()}
         return found
 
-    def _listed(self) -> list[dict[str, Any]]:
-        return [
-            {"by": dict(zip(self.by, map(_plain, key), strict=True)), **part.to_dict()}
-            for key, part in self.groups.items()
-        ]
-
     def bins(self) -> Iterator[dict[str, Any]]:
         """Yield the cells of all rows, then of each group, as rows of one table."""
-        parts = [((None,) * len(self.by), self.whole), *self.groups.items()]
-        for key, part in parts:
-            group = dict(zip(self.by, map(_plain, key), strict=True))
+        for group, part in self._each():
             edges = [0.0, *part.placed.levels, 1.0]
             for low, high, rows in zip(edges[:-1], edges[1:], part.placed.cells.tolist(), strict=True):
                 yield {**group, "from": low, "to": high, "rows": rows, "expected": (high - low) * part.rounds}
@@ -207,21 +184,24 @@ class NumberAudit:
 
         return plot_numbers(self)
 
-    def __rich__(self) -> Any:
-        """Return the audit as tables for a terminal, of a library that is imported for it."""
-        from treecal.auditing._number_show import shown
+    def pieces(self) -> list[Any]:
+        """Return it as sentences and tables, in the order in which they are read."""
+        from treecal.auditing import _show as show
 
-        return shown(self)
+        found = ["\n".join(self.sentences), show.number_scores(self.whole), show.number_coverage(self.whole)]
+        if self.groups:
+            found.append(show.number_groups(self.by, self.groups))
+        if (windows := self.windows) is not None:
+            found.append(show.number_groups(windows.by, windows.groups, f"Windows of time, by {windows.by[0]}"))
+        if self.problems.count:
+            found.append(str(self.problems))
+        return found
 
-    def __str__(self) -> str:
-        from treecal.auditing._number_show import text
+    def _picture(self) -> str:
+        from treecal.auditing._show import picture
+        from treecal.plots import plot_numbers
 
-        return text(self)
-
-    def _repr_html_(self) -> str:
-        from treecal.auditing._number_show import html
-
-        return html(self)
+        return picture(9.0, 6.0, lambda figure: plot_numbers(self, figure=figure))
 
 
 def audit_numbers(
@@ -279,13 +259,8 @@ def audit_numbers(
 
 def _parts(sums: NumberSums, groups: Groups) -> dict[Key, NumberCalibration]:
     """Return each group that has rows, in the order of their keys where these have one."""
-    found = ByKey({key: _part(sums, np.array([k])) for key, k in groups.index.items() if sums.cells[k].any()})
-
-    def place(key: Key) -> list[tuple[bool, str, Any]]:
-        return [(value is None, type(value).__name__, 0 if value is None else value) for value in key]
-
-    order = sorted(found, key=place)
-    return ByKey({key: found[key] for key in order})
+    found = {key: _part(sums, np.array([k])) for key, k in groups.index.items() if sums.cells[k].any()}
+    return ByKey((key, found[key]) for key in in_order(found))
 
 
 def _part(sums: NumberSums, rows: Integers, climatology: float = math.nan) -> NumberCalibration:
@@ -308,7 +283,3 @@ def _part(sums: NumberSums, rows: Integers, climatology: float = math.nan) -> Nu
         outcome=(sums.origin or 0.0) + away,
         spread=math.sqrt(max(square_away - away * away, 0.0)),
     )
-
-
-def _plain(value: Any) -> Any:
-    return value if value is None or isinstance(value, bool | int | float | str) else str(value)

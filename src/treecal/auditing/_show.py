@@ -1,13 +1,13 @@
-"""An audit as tables: the verdict, the errors beside what chance would show, the scores, the classes and the groups.
+"""An audit as tables: the errors beside what chance would show, the scores, the classes and the groups.
 
-In a terminal; and as HTML for notebooks, with the diagrams of the classes that are most off.
+Nothing here knows an audit: it says itself which sentences and tables it is made of, for terminals, text and HTML.
 """
 
 from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from html import escape
 from typing import Any
 
@@ -16,101 +16,62 @@ from rich.table import Table
 from rich.text import Text
 
 from treecal.auditing._calibration import Calibration
-from treecal.auditing._stated import Stated, advice
-from treecal.auditing._words import Shown, acted, called, labelled, printable, watched
+from treecal.auditing._groups import Key
+from treecal.auditing._stated import Stated
+from treecal.auditing._words import called, printable
 from treecal.exceptions import UnsupportedError
-from treecal.geometry import pairing
 from treecal.measures import Interval, Payoff
 
-_MOST_ROWS = 10  # of a table
-_FAR_BELOW = -0.25
+_MOST_ROWS = 10  # of a table in HTML
 _MOST_LETTERS = 60  # of a cell
 
 
-Named = Callable[[str], str]
-"""How a corrector is called, by the name of its class, where the audit is read."""
+def as_group(pieces: Sequence[str | Table]) -> Group:
+    """Return sentences and tables for a terminal, with a blank line between them."""
+    shown = [Text(piece) if isinstance(piece, str) else piece for piece in pieces]
+    return Group(*[part for piece in shown for part in (Text(), piece)][1:])
 
 
-def in_python(kind: str) -> str:
-    """Return how a corrector is called in Python."""
-    return f"tc.{kind}"
-
-
-def shown(audit: Shown, named: Named = in_python) -> Group:
-    """Return the audit as rich tables."""
-    parts: list[Any] = [Text(verdict(audit, named)), errors(audit.whole), scores(audit.whole), classes(audit)]
-    if audit.whole.payoff is not None:
-        parts += [Text(acted(audit.whole.payoff)), acting(audit.whole.payoff)]
-    if audit.whole.estimates:
-        parts += [estimates(audit.whole), Text(labelled(audit.whole.estimates))]
-    if audit.groups:
-        parts.append(groups(audit))
-    if (windows := audit.windows) is not None:
-        parts += [groups(windows, title=f"Windows of time, by {windows.by[0]}"), Text(watched(windows))]
-    if audit.problems.count:
-        parts.append(Text(str(audit.problems)))
-    return Group(*[piece for part in parts for piece in (Text(), part)][1:])
-
-
-def judged(audit: Shown, values: Sequence[Stated], named: Named = in_python) -> Group:
-    """Return the audit of stated confidences as rich tables."""
-    parts: list[Any] = [Text(verdict(audit, named).rpartition("\n")[0])]
-    table = titled("Stated confidences", ">stated", ">rows", ">known", ">right", ">90 % interval", ">say", "")
-    for each in values:
-        ends = "" if math.isnan(each.low) else f"{each.low:.4f} – {each.high:.4f}"
-        counts = f"{each.rows:,}", f"{each.labels:,}"
-        note = "off" if each.off else ""
-        table.add_row(f"{each.value:.4g}", *counts, _figure(each.right), ends, f"{each.say:.4g}", note)
-    parts += [table, Text(f"What to do: {advice(values)}")]
-    if audit.whole.estimates:
-        parts += [estimates(audit.whole), Text(labelled(audit.whole.estimates))]
-    if audit.groups:
-        parts.append(groups(audit))
-    return Group(*[piece for part in parts for piece in (Text(), part)][1:])
-
-
-def text(audit: Shown) -> str:
-    """Return the audit as plain text."""
+def as_text(pieces: Sequence[str | Table]) -> str:
+    """Return them as plain text."""
     paper = io.StringIO()
-    Console(file=paper, width=110).print(shown(audit))
+    Console(file=paper, width=110).print(as_group(pieces))
     return "\n".join(line.rstrip() for line in paper.getvalue().splitlines()).rstrip()
 
 
-def verdict(audit: Shown, named: Named = in_python) -> str:
-    """Return the result in a few sentences, and what to do."""
-    whole = audit.whole
-    found = audit.whole.verdict
-    words = found.sentences
-    if whole.weight != whole.rounds:
-        words.append(f"The {whole.rounds:,} rows have a total weight of {whole.weight:,.6g}.")
-    if whole.skill <= 0:
-        words.append(f"The forecasts are no better than the base rates alone: their skill is {whole.skill:.3f}.")
-    if whole.skill < _FAR_BELOW and whole.swapped_skill > 0:
-        pairs = pairing(audit.columns, list(whole.classes))
-        words.insert(
-            0,
-            f"The columns seem to be of the other class each: the skill is {whole.skill:.3f}, and would be about "
-            f"{whole.swapped_skill:.3f} in the other order. They were read as {pairs}.",
-        )
-    advice = found.advised.text(named)
-    if off := audit.off:
-        first = ", ".join(", ".join(map(str, map(safe, key))) for key in off[:3])
-        first += f" and {len(off) - 3:,} more" if len(off) > 3 else ""
-        are = "is" if len(off) == 1 else "are"
-        words.append(f"{len(off):,} of {len(audit.groups):,} {audit._parts} {are} off by more than chance: {first}.")
-        if len(off) < len(audit.groups):
-            advice = f"Some {audit._parts} are off and others are not: use {named(audit._cure)}."
-    if audit.windows is not None and (alarm := audit.windows.alarm) is not None:
-        words.append(f"A monitor raised an alarm after round {alarm.round:,}.")
-        if found.level == "calibrated":
-            advice = "Right on the whole, wrong at times: look at the windows; correctors follow such changes."
-    return "\n".join([*words, f"What to do: {advice}"])
+def as_html(pieces: Sequence[str | Table], picture: str) -> str:
+    """Return them as HTML without scripts, every name escaped, in the colours of the page around it."""
+    parts = []
+    for piece in pieces:
+        if isinstance(piece, Table):
+            parts.append(_in_html(piece))
+            continue
+        *words, last = piece.splitlines()
+        if words:  # what was found, and what to do
+            parts.append(f"<p>{escape(' '.join(words))}</p>")
+            last = f"<strong>{escape(last)}</strong>"
+        else:
+            last = escape(last)
+        parts.append(f"<p>{last}</p>")
+    return f"<div>{''.join(parts)}{picture}</div>"
+
+
+def picture(width: float, height: float, draw: Callable[[Any], object]) -> str:
+    """Return a picture as SVG; nothing without matplotlib."""
+    from treecal.plots import drawing, svg
+
+    try:
+        with drawing(width, height) as figure:
+            draw(figure)
+            return svg(figure, inline=True)
+    except UnsupportedError:
+        return ""
 
 
 def errors(whole: Calibration) -> Table:
     """Return the table of errors, each beside its chance level and its interval."""
     top, each = whole.verdict.views
-    table = titled(
+    table = _titled(
         "Calibration errors", "error", ">value", ">by chance", ">1 in 20", ">RMS, no noise", ">its 90 % interval"
     )
     mce = whole.top_label.mce
@@ -129,7 +90,7 @@ def errors(whole: Calibration) -> Table:
 
 def scores(whole: Calibration) -> Table:
     """Return the table of scores."""
-    table = titled("Scores", "score", ">value", ">90 % interval", ">of the base rates")
+    table = _titled("Scores", "score", ">value", ">90 % interval", ">of the base rates")
     rates = whole.rates
     entropy = -math.fsum(rate * math.log(rate) for rate in rates if rate > 0)
     rows = [
@@ -144,39 +105,50 @@ def scores(whole: Calibration) -> Table:
     return table
 
 
-def classes(audit: Shown) -> Table:
+def classes(whole: Calibration, columns: Sequence[str]) -> Table:
     """Return the table of classes, over all rows."""
-    exact = audit.whole.exact
-    off = set(audit.whole.verdict.off)
+    exact = whole.exact
+    off = set(whole.verdict.off)
     names = ["class", "probability", ">forecast", ">outcome", *([">exact"] * (exact is not None))]
-    table = titled("Class by class", *names, ">ECE", ">by chance", ">RMS, no noise", ">its 90 % interval", "")
-    bins = audit.whole.classes.values()
+    table = _titled("Class by class", *names, ">ECE", ">by chance", ">RMS, no noise", ">its 90 % interval", "")
+    bins = whole.classes.values()
     thin = [2 * each.thin.sum() > (each.weight > 0).sum() for each in bins]  # more than half of the bins
     measured = [(each.mean_forecast, each.mean_outcome, each.ece, each.chance.mean, each.interval()) for each in bins]
-    for k, (name, column) in enumerate(zip(audit.whole.classes, audit.columns, strict=True)):
+    for k, (name, column) in enumerate(zip(whole.classes, columns, strict=True)):
         forecast, outcome, ece, chance, error = measured[k]
         exactly = [] if exact is None else [exact.classes[k]]
         figures = (forecast, outcome, *exactly, ece, chance, error.value)
         note = "off" if name in off else "thin" if thin[k] else ""
-        table.add_row(safe(name), safe(column), *map(_figure, figures), _ends(error), note)
+        table.add_row(_safe(name), _safe(column), *map(_figure, figures), _ends(error), note)
     return table
 
 
 def acting(payoff: Payoff) -> Table:
     """Return the table of what was done with each action."""
     names = ["action", ">rows", ">cost a row", "better", ">would save", ">its 90 % interval", ">by chance"]
-    table = titled("Action by action", *names)
+    table = _titled("Action by action", *names)
     for each in payoff.actions:
         better = "" if each.better == each.action else called(each.better)
         figures = [_figure(each.saved.value), _ends(each.saved), _figure(each.chance.mean)] if each.rows else []
-        table.add_row(safe(called(each.action)), f"{each.rows:,.6g}", _figure(each.cost), safe(better), *figures)
+        table.add_row(_safe(called(each.action)), f"{each.rows:,.6g}", _figure(each.cost), _safe(better), *figures)
+    return table
+
+
+def confidences(values: Sequence[Stated]) -> Table:
+    """Return the table of stated confidences."""
+    table = _titled("Stated confidences", ">stated", ">rows", ">known", ">right", ">90 % interval", ">say", "")
+    for each in values:
+        ends = "" if math.isnan(each.low) else f"{each.low:.4f} – {each.high:.4f}"
+        counts = f"{each.rows:,}", f"{each.labels:,}"
+        note = "off" if each.off else ""
+        table.add_row(f"{each.value:.4g}", *counts, _figure(each.right), ends, f"{each.say:.4g}", note)
     return table
 
 
 def estimates(whole: Calibration) -> Table:
     """Return the table of what measures are over all rows, of which few are labelled."""
     names = "measure", ">all rows", ">±", ">labels alone", ">±", ">proxies alone", ">a label is worth"
-    table = titled("Estimates for all rows, 90 % intervals", *names)
+    table = _titled("Estimates for all rows, 90 % intervals", *names)
     for name, each in whole.estimates.items():
         proxied = ["", ""] if each.proxy is None else [_figure(each.proxy), f"{each.worth:.1f}"]
         alone = (each.alone.high - each.alone.low) / 2
@@ -185,27 +157,68 @@ def estimates(whole: Calibration) -> Table:
     return table
 
 
-def groups(audit: Shown, title: str = "Groups") -> Table:
+def groups(by: Sequence[str], parts: Mapping[Key, Calibration], title: str = "Groups") -> Table:
     """Return the table of groups."""
-    weighted = any(part.weight != part.rounds for part in audit.groups.values())
+    weighted = any(part.weight != part.rounds for part in parts.values())
     counts = [">rows", *[">weight"] * weighted]
     figures = [">top-label ECE", ">by chance", ">class-wise ECE", ">by chance", ">Brier", ">skill"]
-    paid = audit.whole.payoff is not None
-    costs = [">regret"] * paid
-    table = titled(title, *map(safe, audit.by), *counts, *figures, *costs, "verdict")
-    for key, part in audit.groups.items():
+    costs = [">regret"] * any(part.payoff is not None for part in parts.values())
+    table = _of_groups(title, by, parts, *counts, *figures, *costs, "verdict")
+    for key, part in parts.items():
         top, each = part.verdict.views
         values = [top.luck.value, top.luck.mean, each.luck.value, each.luck.mean, part.brier, part.skill]
         size = [f"{part.rounds:,}", *[f"{part.weight:,.6g}"] * weighted]
         if part.payoff is not None:
             values.append(part.payoff.value)
-        table.add_row(*map(safe, key), *size, *map(_figure, values), part.verdict.level)
-    if len(audit.groups) >= 20:
+        table.add_row(*map(_safe, key), *size, *map(_figure, values), part.verdict.level)
+    return table
+
+
+def number_scores(whole: Any) -> Table:
+    """Return the table of scores."""
+    found = _titled("Scores, in units of the outcome", "score", ">value", ">90 % interval", ">of the climatology")
+    found.add_row("CRPS", _short(whole.crps.value), _ends(whole.crps, "{:.4g}".format), _short(whole.climatology))
+    found.add_row("skill", _short(whole.skill), "", _short(0.0))
+    found.add_row("outcome less median", _short(whole.gap), "", "")
+    found.add_row("sd of the outcomes", _short(whole.spread), "", "")
+    for tau, value in whole.pinball.items():
+        found.add_row(f"pinball loss at {tau:g}", _short(value), "", "")
+    return found
+
+
+def number_coverage(whole: Any) -> Table:
+    """Return the table of levels, and of central intervals."""
+    found = _titled("Coverage", "up to the quantile", ">outcomes", ">90 % interval", ">mean quantile")
+    for tau, share in whole.placed.coverage.items():
+        mean = whole.quantile.get(tau, math.nan)
+        found.add_row(f"{tau:g}", f"{share.value:.3f}", f"{share.low:.3f} – {share.high:.3f}", _short(mean))
+    for probability, held in whole.placed.intervals.items():
+        width = whole.sharpness.get(probability, math.nan)
+        of = f", {_short(width)} wide" if not math.isnan(width) else ""
+        found.add_row(f"the {100 * probability:g} % interval{of}", f"{held:.3f}", "", "")
+    return found
+
+
+def number_groups(by: Sequence[str], parts: Mapping[Key, Any], title: str = "Groups") -> Table:
+    """Return the table of groups."""
+    found = _of_groups(title, by, parts, ">rows", ">CRPS", ">outcome less median", ">widest interval", "verdict")
+    for key, part in parts.items():
+        widest = max(part.placed.intervals, default=math.nan)
+        held = "" if math.isnan(widest) else f"{100 * widest:g} % held {part.placed.intervals[widest]:.3f}"
+        row = (f"{part.rounds:,}", _short(part.crps.value), _short(part.gap), held, part.verdict.level)
+        found.add_row(*map(_safe, key), *row)
+    return found
+
+
+def _of_groups(title: str, by: Sequence[str], parts: Sized, *columns: str) -> Table:
+    """Return an empty table of groups."""
+    table = _titled(title, *map(_safe, by), *columns)
+    if len(parts) >= 20:
         table.caption = "Of so many groups, one of twenty that are calibrated is called off by chance."
     return table
 
 
-def titled(title: str, *columns: str | Text) -> Table:
+def _titled(title: str, *columns: str | Text) -> Table:
     """Return an empty table; the names of columns of figures begin with `>`."""
     table = Table(title=title, title_justify="left")
     for name in columns:
@@ -218,31 +231,20 @@ def _figure(value: float) -> str:
     return "" if math.isnan(value) else f"{value:.4f}".replace("inf", "∞")
 
 
-def _ends(interval: Interval) -> str:
-    return f"{interval.low:.4f} – {interval.high:.4f}" if math.isfinite(interval.high) else interval.note
+def _short(value: float) -> str:
+    return "" if math.isnan(value) else f"{value:.4g}"
 
 
-def safe(name: Any) -> Text:
+def _ends(interval: Interval, figure: Callable[[float], str] = "{:.4f}".format) -> str:
+    return f"{figure(interval.low)} – {figure(interval.high)}" if math.isfinite(interval.high) else interval.note
+
+
+def _safe(name: Any) -> Text:
     """Return a name from the log, with nothing that a terminal or rich would interpret."""
     return Text(printable(name))
 
 
-def html(audit: Shown) -> str:
-    """Return the audit as HTML without scripts, every name escaped, in the colours of the page around it."""
-    *words, advice = verdict(audit).splitlines()
-    said = f"<p>{escape(' '.join(words))}</p><p><strong>{escape(advice)}</strong></p>"
-    tables = [errors(audit.whole), scores(audit.whole), classes(audit), *([groups(audit)] if audit.groups else [])]
-    if audit.whole.payoff is not None:
-        tables.append(acting(audit.whole.payoff))
-    if audit.whole.estimates:
-        tables.insert(0, estimates(audit.whole))
-    if audit.windows is not None:
-        tables.append(groups(audit.windows, title="Windows of time"))
-    invalid = f"<p>{escape(str(audit.problems))}</p>" if audit.problems.count else ""
-    return f"<div>{said}{''.join(map(as_html, tables))}{invalid}{_picture(audit.whole)}</div>"
-
-
-def as_html(table: Table) -> str:
+def _in_html(table: Table) -> str:
     """Return a table of the terminal as HTML: its first rows."""
     head = "".join(f"<th{_side(column.justify)}>{_escaped(column.header)}</th>" for column in table.columns)
     columns = [
@@ -263,15 +265,3 @@ def _side(justify: str) -> str:
 def _escaped(value: object) -> str:
     words = str(value)
     return escape(words if len(words) <= _MOST_LETTERS else f"{words[: _MOST_LETTERS - 1]}…")
-
-
-def _picture(whole: Calibration) -> str:
-    """Return the diagrams of the most likely class and of two others; nothing without matplotlib."""
-    from treecal.plots import draw_audit, drawing, svg
-
-    try:
-        with drawing(3 * min(len(whole.classes), 3), 3.9) as figure:
-            draw_audit(whole, figure, most=2)
-            return svg(figure, inline=True)
-    except UnsupportedError:
-        return ""

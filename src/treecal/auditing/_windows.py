@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -11,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treecal._typing import Array, Integers
-from treecal.auditing._counts import Actions, AuditRows, BinCounts
+from treecal.auditing._cells import AuditRows
+from treecal.auditing._counts import AuditCounts
 from treecal.auditing._groups import Groups
 from treecal.exceptions import FileError, ParameterError
 from treecal.geometry import Simplex
@@ -144,27 +146,17 @@ class Windows(Calendar):
     ----------
     name, columns, unit
         As for `Calendar`.
+    counts
+        The empty counts of its rows, whose groups become the windows.
     classes
         Names of the classes.
-    bins
-        Number of bins.
-    actions
-        Where to count what is done in each window, if there are losses.
     """
 
     def __init__(
-        self,
-        name: str,
-        columns: Iterable[Any],
-        *,
-        classes: Sequence[str],
-        bins: int,
-        unit: str | None = None,
-        actions: Actions | None = None,
+        self, name: str, columns: Iterable[Any], counts: AuditCounts, classes: Sequence[str], *, unit: str | None = None
     ) -> None:
         super().__init__(name, columns, unit=unit)
-        self.actions = actions
-        self.cells = BinCounts.empty(classes=len(classes), bins=bins)
+        self.counts = replace(counts, groups=self.groups)
         self._watched = _Watched(classes) if self.in_order else None
 
     @property
@@ -172,16 +164,10 @@ class Windows(Calendar):
         """The alarm of the monitor; None if there was none, or if rows are not in order."""
         return None if self._watched is None else self._watched.alarm()
 
-    def add(self, rows: AuditRows, column: Any, tally: Callable[[AuditRows, BinCounts], None]) -> None:
+    def add(self, rows: AuditRows, column: Any) -> None:
         """Count some rows, and watch them."""
         times = self.read(column)
-        placed = rows._replace(groups=self.home(times))
-        self.cells = self.cells.with_room(self.groups)
-        if len(rows.weights):
-            self.cells.rows[:] += np.bincount(placed.groups, minlength=len(self.cells.rows))
-        tally(placed, self.cells)
-        if self.actions is not None:
-            self.actions.add(placed, len(self.groups.index))
+        self.counts.add(rows._replace(groups=self.home(times)))
         if self._watched is not None:
             P = rows.forecasts.T
             self._watched.add(times.values, P / P.sum(axis=1, keepdims=True), rows.outcomes)

@@ -7,48 +7,26 @@ from typing import TYPE_CHECKING, Protocol
 
 from treecal.auditing._calibration import Calibration
 from treecal.auditing._groups import Key
-from treecal.io import Problems
 from treecal.measures import Estimate, Payoff
 
 if TYPE_CHECKING:
     from treecal.monitor import Alarm
 
 
-class Shown(Protocol):
-    """What is shown of an audit."""
-
-    @property
-    def columns(self) -> tuple[str, ...]: ...
+class Watched(Protocol):
+    """The windows of time of an audit."""
 
     @property
     def by(self) -> tuple[str, ...]: ...
 
     @property
-    def whole(self) -> Calibration: ...
-
-    @property
     def groups(self) -> Mapping[Key, Calibration]: ...
-
-    @property
-    def problems(self) -> Problems: ...
-
-    @property
-    def windows(self) -> Shown | None: ...
 
     @property
     def alarm(self) -> Alarm | None: ...
 
     @property
     def in_order(self) -> bool: ...
-
-    @property
-    def _parts(self) -> str: ...
-
-    @property
-    def _cure(self) -> str: ...
-
-    @property
-    def off(self) -> list[Key]: ...
 
 
 def acted(payoff: Payoff) -> str:
@@ -64,8 +42,8 @@ def acted(payoff: Payoff) -> str:
         for each in payoff.actions:
             if each.better != each.action:
                 text += (
-                    f" Where {called(each.action)} was taken, {each.rows:,.0f} rows, {called(each.better)} would have "
-                    "cost less."
+                    f" Where {called(each.action)} was taken, {each.rows:,.0f} row{'s' * (each.rows != 1)}, "
+                    f"{called(each.better)} would have cost less."
                 )
     return text
 
@@ -81,7 +59,7 @@ def called(action: str | int) -> str:
     return action if isinstance(action, str) else f"action {action + 1}"
 
 
-def watched(windows: Shown) -> str:
+def watched(windows: Watched) -> str:
     """Say what a monitor of the rows found."""
     if (none := windows.groups.get((None,))) is not None:
         have = "row has" if none.rounds == 1 else "rows have"

@@ -10,7 +10,8 @@ import numpy as np
 
 from treecal._validate import whole_number
 from treecal.auditing import _sql as sql
-from treecal.auditing._counts import DIGITS, LOG_SCALE, MAGIC, WEIGHT_SCALE, AuditCounts, BinCounts
+from treecal.auditing._cells import DIGITS, LOG_SCALE, MAGIC, WEIGHT_SCALE, BinCounts
+from treecal.auditing._counts import AuditCounts
 from treecal.auditing._exact import ErrorSums, named_distances
 from treecal.auditing._groups import Groups
 from treecal.auditing._result import Audit

@@ -96,8 +96,10 @@ def audit(
         0.5); or columns with their levels, as low=0.1,high=0.9.
     members
         Of forecasts of a number: columns of the members of an ensemble, separated by commas.
-    mean, sd
-        Of normal forecasts of a number: columns of mean and standard deviation.
+    mean
+        Of normal forecasts of a number: column of the mean.
+    sd
+        Of normal forecasts of a number: column of the standard deviation.
     outcome
         Column of the outcome's class, by default outcome; or one column per class, with a 1 for the outcome's class.
     classes

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from treecal.auditing import AuditCounts, AuditRows, BinCounts, Groups, tally
+from treecal.auditing import AuditCounts, AuditRows, Groups
 from treecal.cli._numbers import NumberLog, Numbers, watch_numbers
 from treecal.cli._options import Decimal, Following, Json, Outcomes, check_limit, split
 from treecal.cli._progress import progress
@@ -233,21 +233,19 @@ class _Errors:
     def __init__(self, classes: Sequence[str]) -> None:
         self.rows = 0
         self._classes = tuple(classes)
-        self._cells = BinCounts.empty(classes=len(classes), bins=_BINS)
+        self._counts = AuditCounts.empty(Groups(()), classes=len(classes), bins=_BINS)
 
     def add(self, forecasts: Array, outcomes: Integers) -> None:
         """Count rounds, given the forecasts, `(n, d)`, and the class that followed each."""
-        count = len(outcomes)
-        home = np.zeros(count, np.int64)
-        rows = AuditRows(np.ascontiguousarray(forecasts.T), np.array(outcomes, np.int64), home, home[:0])
-        tally(rows, self._cells)
-        self.rows += count
+        home = np.zeros(len(outcomes), np.int64)
+        self._counts.add(AuditRows(np.ascontiguousarray(forecasts.T), np.array(outcomes, np.int64), home, home[:0]))
+        self.rows += len(outcomes)
 
     @property
     def classwise(self) -> float:
         """The class-wise calibration error, that of `treecal audit`."""
-        counts = AuditCounts(Groups(()), self._cells, None)
-        return counts.audit("", self._classes, self._classes, Problems("", "skip")).whole.classwise_ece
+        found = self._counts.audit("", self._classes, self._classes, Problems("", "skip"))
+        return found.whole.classwise_ece
 
 
 class _Watching(Rounds):

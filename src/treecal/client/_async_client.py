@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
-from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import suppress
-from functools import wraps
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial, wraps
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from treecal.client._client import ALL, Client
-from treecal.client._line import LONGEST, AsyncLine, AwayError, Call, Download, Reply
-from treecal.client._session import Act, Session
+from treecal.client._line import CONNECTIONS
 from treecal.client._spool import LIMIT, SpoolCounts
 
 P = ParamSpec("P")
 T = TypeVar("T")
-_log = logging.getLogger("treecal.client")
 
 
 def _awaited(
-    method: Callable[Concatenate[Client, P], T],
+    method: Callable[Concatenate[Client, P], T], *, prompt: bool = False
 ) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]:
-    """Return a method of `Client` for `AsyncClient`: it runs an act by `_run`, which is to be awaited here."""
-    act = cast("Callable[Concatenate[AsyncClient, P], Awaitable[T]]", method)
+    """Return a method of `Client` for `AsyncClient`; one that must be prompt waits for no thread of the others."""
 
     @wraps(method)
     async def awaited(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await act(self, *args, **kwargs)
+        self._client._session.check()
+        threads = self._prompt if prompt else self._threads
+        act = partial(method, self._client, *args, **kwargs)
+        return await asyncio.get_running_loop().run_in_executor(threads, act)
 
     return awaited
 
@@ -36,7 +35,7 @@ def _awaited(
 class AsyncClient:
     """`Client` for an event loop: the same methods, to be awaited, and the same guarantees.
 
-    What is in the spool is delivered by a task of the loop in which the client is used.
+    Calls are made by threads, and so is the delivery of what is in the spool: the loop never waits.
 
     Parameters
     ----------
@@ -63,14 +62,12 @@ class AsyncClient:
         spool: str | os.PathLike[str] | None = None,
         spool_limit: int = LIMIT,
     ) -> None:
-        self._session = Session(url, token=token, timeout=timeout, spool=spool, limit=spool_limit)
-        self._line = AsyncLine(self._session.address)
-        self._more = asyncio.Event()
-        self._hurry = asyncio.Event()
-        self._sender: asyncio.Task[None] | None = None
+        self._client = Client(url, token=token, timeout=timeout, spool=spool, spool_limit=spool_limit)
+        self._prompt = ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="treecal-forecast")
+        self._threads = ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="treecal-client")
 
-    forecast = _awaited(Client.forecast)
-    forecast_many = _awaited(Client.forecast_many)
+    forecast = _awaited(Client.forecast, prompt=True)
+    forecast_many = _awaited(Client.forecast_many, prompt=True)
     outcome = _awaited(Client.outcome)
     outcomes = _awaited(Client.outcomes)
     create = _awaited(Client.create)
@@ -93,21 +90,15 @@ class AsyncClient:
     @property
     def spooled(self) -> SpoolCounts:
         """What waits in the spool, and what became of the rest."""
-        return self._session.counts
+        return self._client.spooled
 
     async def close(self) -> None:
         """Close the connections and the spool; what waits in it is delivered by the next client that has it."""
-        if self._session.closed:
-            return
-        self._session.closed = True
-        if self._sender is not None:
-            self._sender.cancel()
-            await asyncio.wait([self._sender])
-        await self._line.close()
-        self._session.close()
+        await asyncio.to_thread(self._client.close)
+        self._prompt.shutdown(wait=False)
+        self._threads.shutdown(wait=False)
 
     async def __aenter__(self) -> Self:
-        self._wake()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -116,66 +107,3 @@ class AsyncClient:
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Return itself: copies of a model share its client."""
         return self
-
-    # Running acts
-
-    async def _run(self, act: Act[T]) -> T:
-        self._session.check()
-        try:
-            return await run(act, self._line.send, asyncio.sleep)
-        finally:
-            self._wake()
-
-    def _wake(self) -> None:
-        """Let the sender begin, if there is something to deliver."""
-        if self._session.spool is not None and len(self._session.spool) and not self._session.closed:
-            if self._sender is None:
-                self._sender = asyncio.create_task(self._work(), name="treecal-spool")
-            self._more.set()
-
-    async def _work(self) -> None:
-        """Deliver what is in the spool, whenever there is something."""
-        while True:
-            await self._more.wait()
-            self._more.clear()
-            try:
-                await run(self._session.deliver(), self._line.send, self._doze)
-            except Exception:  # whatever it is, what waits is tried again
-                _log.exception("delivery from the spool failed")
-                await self._doze(LONGEST)
-                self._more.set()
-
-    async def _doze(self, seconds: float) -> bool:
-        with suppress(TimeoutError):  # Python 3.11's wait_for loses a cancellation that comes with what it waits for
-            async with asyncio.timeout(seconds):
-                await self._hurry.wait()
-        hurry = self._hurry.is_set()
-        self._hurry.clear()
-        return hurry
-
-
-async def run(
-    act: Act[T],
-    send: Callable[[Call | Download], Awaitable[Reply]],
-    sleep: Callable[[float], Awaitable[bool | None]],
-) -> T:
-    """Run an act: do what it yields, send it the results, and return its answer."""
-    try:
-        step = next(act)
-        while True:
-            if isinstance(step, Call | Download):
-                try:
-                    reply = await send(step)
-                except AwayError as away:
-                    step = act.throw(away)
-                else:
-                    step = act.send(reply)
-            elif callable(step):
-                step = act.send(await asyncio.to_thread(step))
-            else:
-                step = act.send(await sleep(step))
-    except StopIteration as end:
-        answer: T = end.value
-        return answer
-    finally:
-        act.close()

@@ -2,25 +2,46 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
-from typing import Any, Self, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Any, Self
 
 from msgspec import UNSET, UnsetType
 
-from treecal.client._line import LONGEST, AwayError, Call, Download, Line, Reply
-from treecal.client._replies import Answer, Receipt
-from treecal.client._requests import Due, Given, Label, Vector, settings
-from treecal.client._session import Act, Session, encode, quoted, route, with_query
+from treecal._atomic import new_file
+from treecal._validate import positive_number
+from treecal.client._line import AwayError
+from treecal.client._replies import Answer, Answers, Receipt, read
+from treecal.client._requests import (
+    Due,
+    Given,
+    Label,
+    Vector,
+    in_requests,
+    new_forecast,
+    new_forecasts,
+    new_outcomes,
+    settings,
+)
+from treecal.client._session import Session, quoted, route, with_query
 from treecal.client._spool import LIMIT, SpoolCounts
-from treecal.serve import Alarm, Curve, NewStream, Pending, Record, Scores, Stream, StreamChange
+from treecal.serve import (
+    MOST_ROWS,
+    Alarm,
+    Alarms,
+    Curve,
+    Deleted,
+    NewForecasts,
+    NewStream,
+    Pending,
+    Record,
+    Scores,
+    Stream,
+    StreamChange,
+    Streams,
+)
 
-T = TypeVar("T")
-_log = logging.getLogger("treecal.client")
 FORECAST = 0.2
 """Seconds that a model's answer may wait for its correction."""
 BATCH = 1.0
@@ -81,12 +102,6 @@ class Client:
         spool_limit: int = LIMIT,
     ) -> None:
         self._session = Session(url, token=token, timeout=timeout, spool=spool, limit=spool_limit)
-        self._line = Line(self._session.address)
-        self._lock = threading.Lock()
-        self._more = threading.Event()
-        self._hurry = threading.Event()
-        self._sender: threading.Thread | None = None
-        self._wake()
 
     # Forecasts and outcomes
 
@@ -118,7 +133,10 @@ class Client:
         timeout
             Seconds to wait for an answer, all in all.
         """
-        return self._run(self._session.forecast(stream, p, id, tags, due, timeout))
+        deadline = time.monotonic() + positive_number("timeout", timeout)
+        new = new_forecast(p, id, tags, due)
+        found = self._session.in_time(f"{route(stream)}/forecasts", Answer, new, deadline, timeout)
+        return self._session.raw(stream, [new], found)[0] if isinstance(found, str) else found
 
     def forecast_many(
         self,
@@ -147,7 +165,13 @@ class Client:
         timeout
             Seconds to wait for an answer, all in all.
         """
-        return self._run(self._session.forecast_many(stream, P, ids, tags, due, timeout))
+        deadline = time.monotonic() + positive_number("timeout", timeout)
+        answers: list[Answer] = []
+        for rows in in_requests(new_forecasts(P, ids, tags, due)):
+            target = f"{route(stream)}/forecasts/batch"
+            found = self._session.in_time(target, Answers, NewForecasts(rows), deadline, timeout)
+            answers += self._session.raw(stream, rows, found) if isinstance(found, str) else found.forecasts
+        return answers
 
     def outcome(
         self,
@@ -174,7 +198,7 @@ class Client:
         timeout
             Seconds; by default the client's.
         """
-        return self._run(self._session.outcome(stream, id, y, amend, timeout))
+        return self.outcomes([(stream, id, y)], amend=amend, timeout=timeout)[0]
 
     def outcomes(
         self, rows: Iterable[tuple[str, str, Label]], *, amend: bool = False, timeout: float | None = None
@@ -193,7 +217,9 @@ class Client:
         timeout
             Seconds; by default the client's.
         """
-        return self._run(self._session.outcomes(rows, amend, timeout))
+        new = new_outcomes(rows, amend)
+        parts = (new[start : start + MOST_ROWS] for start in range(0, len(new), MOST_ROWS))
+        return [receipt for part in parts for receipt in self._session.settle(part, timeout)]
 
     # Streams
 
@@ -245,7 +271,7 @@ class Client:
         given = {"classes": classes, "set": set, "corrector": corrector, "gate": gate, "forecaster": forecaster}
         more = {"monitor": monitor, "tags": tags, "group": group, "limit": limit, "keep": keep, "revises": revises}
         new = settings(NewStream, name=name, **given, **more)
-        return self._run(self._session.ask("POST", "/v1/streams", Stream, encode(new)))
+        return self._session.ask("POST", "/v1/streams", Stream, new)
 
     def change(
         self,
@@ -263,46 +289,56 @@ class Client:
         With `corrector` or `gate`, also the same again, a new corrector learns from the stream's log first.
         """
         given = {"corrector": corrector, "gate": gate, "monitor": monitor, "tags": tags, "limit": limit, "keep": keep}
-        return self._run(self._session.ask("PATCH", route(name), Stream, encode(settings(StreamChange, **given))))
+        return self._session.ask("PATCH", route(name), Stream, settings(StreamChange, **given))
 
     def delete(self, name: str) -> int:
         """Delete a stream with all that is kept of it; return how many forecasts it had."""
-        return self._run(self._session.delete(route(name)))
+        return self._session.ask("DELETE", route(name), Deleted).forecasts
 
     def delete_forecast(self, stream: str, id: str) -> int:  # noqa: A002
         """Delete a forecast with its outcome and all that is known of it; return 1."""
-        return self._run(self._session.delete(f"{route(stream)}/forecasts/{quoted(id)}"))
+        return self._session.ask("DELETE", f"{route(stream)}/forecasts/{quoted(id)}", Deleted).forecasts
 
     def delete_forecasts(self, stream: str, *, tag: str, value: str) -> int:
         """Delete the forecasts that have a tag with a value, such as those of a person; return how many."""
-        return self._run(self._session.delete(with_query(f"{route(stream)}/forecasts", tag=tag, value=value)))
+        return self._session.ask(
+            "DELETE", with_query(f"{route(stream)}/forecasts", tag=tag, value=value), Deleted
+        ).forecasts
 
     def stream(self, name: str) -> Stream:
         """Return how a stream was made, and how it stands."""
-        return self._run(self._session.ask("GET", route(name), Stream))
+        return self._session.ask("GET", route(name), Stream)
 
     def streams(self, *, prefix: str | None = None, archived: bool = False) -> list[Stream]:
         """Return all streams in the order of their names; those of a prefix, or archived ones too."""
-        return self._run(self._session.ask_streams(prefix, archived))
+        found: list[Stream] = []
+        after: str | None = None
+        while True:
+            target = with_query("/v1/streams", after=after, prefix=prefix, archived=archived)
+            page = self._session.ask("GET", target, Streams)
+            found += page.streams
+            after = page.next
+            if after is None:
+                return found
 
     def archive(self, name: str) -> Stream:
         """Archive a stream: it rejects new forecasts and still accepts outcomes of pending ones."""
-        return self._run(self._session.ask("POST", f"{route(name)}/archive", Stream))
+        return self._session.ask("POST", f"{route(name)}/archive", Stream)
 
     def reset(self, name: str) -> Stream:
         """Reset the monitors after an alarm has been handled."""
-        return self._run(self._session.ask("POST", f"{route(name)}/reset", Stream))
+        return self._session.ask("POST", f"{route(name)}/reset", Stream)
 
     # Rounds and scores
 
     def record(self, stream: str, id: str) -> Record:  # noqa: A002
         """Return all that is known of a round."""
-        return self._run(self._session.ask("GET", f"{route(stream)}/forecasts/{quoted(id)}", Record))
+        return self._session.ask("GET", f"{route(stream)}/forecasts/{quoted(id)}", Record)
 
     def pending(self, stream: str, *, overdue: bool = False, after: int = 0, limit: int = 100) -> Pending:
         """Return a page of rounds that await their outcomes, the oldest first; its `next` is the next `after`."""
         target = with_query(f"{route(stream)}/pending", overdue=overdue, after=after, limit=limit)
-        return self._run(self._session.ask("GET", target, Pending))
+        return self._session.ask("GET", target, Pending)
 
     def scores(
         self,
@@ -330,15 +366,15 @@ class Client:
             The most rounds, the last ones.
         """
         target = with_query(f"{route(stream)}/scores", by=by, window=window, since=since, until=until, last=last)
-        return self._run(self._session.ask("GET", target, Scores))
+        return self._session.ask("GET", target, Scores)
 
     def curve(self, stream: str) -> Curve:
         """Return error over time with its guarantee, and evidence."""
-        return self._run(self._session.ask("GET", f"{route(stream)}/curve", Curve))
+        return self._session.ask("GET", f"{route(stream)}/curve", Curve)
 
     def alarms(self, stream: str | None = None) -> list[Alarm]:
         """Return the alarms of a stream, or of all, the latest first."""
-        return self._run(self._session.alarms(stream))
+        return self._session.ask("GET", with_query("/v1/alarms", stream=stream), Alarms).alarms
 
     def export(
         self,
@@ -362,7 +398,15 @@ class Client:
         force
             Replace an existing file.
         """
-        return self._run(self._session.export(stream, path, since, until, force))
+        self._session.check()
+        target = with_query(f"{route(stream)}/export", since=since, until=until)
+        with new_file(path, force=force) as temporary, open(temporary, "wb") as file:
+            try:
+                reply = self._session.line.download(target, self._session.timeout, file)
+                if reply.status != 200:
+                    read(reply, Stream)
+            except AwayError as away:
+                raise self._session.away(away) from None
 
     # The spool
 
@@ -379,22 +423,10 @@ class Client:
         timeout
             Seconds; by default the client's.
         """
-        self._wake()
-        return self._run(self._session.flush(timeout, self._hurry.set))
+        return self._session.flush(timeout)
 
     def close(self) -> None:
         """Close the connections and the spool; what waits in it is delivered by the next client that has it."""
-        with self._lock:
-            closed = self._session.closed
-            self._session.closed = True
-        if closed:
-            return
-        self._more.set()
-        self._hurry.set()
-        self._line.close()
-        if self._sender is not None:
-            self._sender.join()
-            self._line.close()  # and what it opened meanwhile
         self._session.close()
 
     def __enter__(self) -> Self:
@@ -406,71 +438,3 @@ class Client:
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Return itself: copies of a model share its client."""
         return self
-
-    # Running acts
-
-    def _run(self, act: Act[T]) -> T:
-        self._session.check()
-        try:
-            return run(act, self._line.send, time.sleep)
-        finally:
-            self._wake()
-
-    def _wake(self) -> None:
-        """Let the sender begin, if there is something to deliver."""
-        if self._session.spool is None or not len(self._session.spool):
-            return
-        with self._lock:
-            if self._sender is None and not self._session.closed:
-                self._sender = threading.Thread(target=self._work, name="treecal-spool", daemon=True)
-                self._sender.start()
-        self._more.set()
-
-    def _work(self) -> None:
-        """Deliver what is in the spool, whenever there is something."""
-        with suppress(_ClosedError):
-            while not self._session.closed:
-                self._more.wait()
-                self._more.clear()
-                try:
-                    run(self._session.deliver(), self._line.send, self._doze)
-                except _ClosedError:
-                    raise
-                except Exception:  # whatever it is, what waits is tried again
-                    _log.exception("delivery from the spool failed")
-                    self._doze(LONGEST)
-                    self._more.set()
-
-    def _doze(self, seconds: float) -> bool:
-        hurry = self._hurry.wait(seconds)
-        self._hurry.clear()
-        if self._session.closed:
-            raise _ClosedError
-        return hurry
-
-
-class _ClosedError(BaseException):
-    """The client was closed while the sender slept: nothing went wrong."""
-
-
-def run(act: Act[T], send: Callable[[Call | Download], Reply], sleep: Callable[[float], bool | None]) -> T:
-    """Run an act: do what it yields, send it the results, and return its answer."""
-    try:
-        step = next(act)
-        while True:
-            if isinstance(step, Call | Download):
-                try:
-                    reply = send(step)
-                except AwayError as away:
-                    step = act.throw(away)
-                else:
-                    step = act.send(reply)
-            elif callable(step):
-                step = act.send(step())
-            else:
-                step = act.send(sleep(step))
-    except StopIteration as end:
-        answer: T = end.value
-        return answer
-    finally:
-        act.close()

@@ -6,7 +6,6 @@ for much longer. So reads and writes take what is left until the deadline, and n
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 import logging
 import random
@@ -24,32 +23,13 @@ import httpcore
 
 from treecal.exceptions import ParameterError
 
-_CONNECTIONS = 64
+CONNECTIONS = 64
 _DROPPED = (httpcore.RemoteProtocolError, httpcore.ReadError, httpcore.WriteError)  # perhaps while it was idle
 _FAILED = (httpcore.NetworkError, httpcore.ProtocolError, httpcore.ProxyError, OSError)
 FIRST, LONGEST = 0.1, 5.0  # seconds to leave a server alone that did not answer
 _ASKED = 300.0  # the longest that a server may ask for
 _log = logging.getLogger("treecal.client")
 _now = time.monotonic
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A request to send by a deadline, in seconds of the monotonic clock."""
-
-    method: str
-    target: str
-    deadline: float
-    body: bytes | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Download:
-    """A request for a body of any size, to be written to a file; each part may take the timeout."""
-
-    target: str
-    timeout: float
-    file: BinaryIO
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,82 +87,45 @@ class Line:
     """Calls from any thread, on connections that are kept alive."""
 
     def __init__(self, address: Address) -> None:
-        self._address, self._backend = address, _Backend()
+        self.url = address.url
+        self._address = address
+        self._backend = _Backend()
         self._pool = httpcore.ConnectionPool(
-            max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS, network_backend=self._backend
+            max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS, network_backend=self._backend
         )
 
-    def send(self, call: Call | Download) -> Reply:
-        """Return the reply, or raise `AwayError`; a connection that was dropped is replaced once."""
-        if isinstance(call, Download):
-            return self._download(call)
-        with _errors(), _until(call.deadline):
-            try:
-                return self._send(call)
-            except _DROPPED:
-                return self._send(call)
+    def send(self, method: str, target: str, deadline: float, body: bytes | None = None) -> Reply:
+        """Return the reply, or raise `AwayError`; a connection that was dropped is replaced once.
 
-    def _send(self, call: Call) -> Reply:
-        extensions = {"timeout": {"pool": max(call.deadline - _now(), 0.0)}}
-        url, headers = self._address.of(call.target), self._address.headers
-        got = self._pool.request(call.method, url, headers=headers, content=call.body, extensions=extensions)
+        The deadline is in seconds of the monotonic clock.
+        """
+        with _errors(), _until(deadline):
+            try:
+                return self._send(method, target, deadline, body)
+            except _DROPPED:
+                return self._send(method, target, deadline, body)
+
+    def _send(self, method: str, target: str, deadline: float, body: bytes | None) -> Reply:
+        extensions = {"timeout": {"pool": max(deadline - _now(), 0.0)}}
+        url = self._address.of(target)
+        got = self._pool.request(method, url, headers=self._address.headers, content=body, extensions=extensions)
         return Reply(got.status, got.headers, got.content)
 
-    def _download(self, call: Download) -> Reply:
-        url, headers, extensions = self._address.of(call.target), self._address.headers, _timeouts(call.timeout)
-        with _errors(), self._pool.stream("GET", url, headers=headers, extensions=extensions) as got:
+    def download(self, target: str, timeout: float, file: BinaryIO) -> Reply:
+        """Write a body of any size to a file, of which each part may take the timeout; return the reply without it."""
+        url = self._address.of(target)
+        extensions = {"timeout": dict.fromkeys(("pool", "connect", "read", "write"), timeout)}
+        with _errors(), self._pool.stream("GET", url, headers=self._address.headers, extensions=extensions) as got:
             if got.status != 200:
                 return Reply(got.status, got.headers, got.read())
             for part in got.iter_stream():
-                call.file.write(part)
+                file.write(part)
             return Reply(got.status, got.headers, b"")
 
     def close(self) -> None:
         """Close all connections."""
         self._pool.close()
         self._backend.close()  # one that was being opened is no longer the pool's
-
-
-class AsyncLine:
-    """The same in an event loop."""
-
-    def __init__(self, address: Address) -> None:
-        self._address = address
-        self._pool = httpcore.AsyncConnectionPool(max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS)
-
-    async def send(self, call: Call | Download) -> Reply:
-        """Return the reply, or raise `AwayError`; a connection that was dropped is replaced once."""
-        if isinstance(call, Download):
-            return await self._download(call)
-        with _errors():
-            async with asyncio.timeout(max(call.deadline - _now(), 0.0)):
-                try:
-                    return await self._send(call)
-                except _DROPPED:
-                    return await self._send(call)
-
-    async def _send(self, call: Call) -> Reply:
-        url, headers = self._address.of(call.target), self._address.headers
-        got = await self._pool.request(call.method, url, headers=headers, content=call.body)
-        return Reply(got.status, got.headers, got.content)
-
-    async def _download(self, call: Download) -> Reply:
-        url, headers, extensions = self._address.of(call.target), self._address.headers, _timeouts(call.timeout)
-        with _errors():
-            async with self._pool.stream("GET", url, headers=headers, extensions=extensions) as got:
-                if got.status != 200:
-                    return Reply(got.status, got.headers, await got.aread())
-                async for part in got.aiter_stream():
-                    call.file.write(part)
-                return Reply(got.status, got.headers, b"")
-
-    async def close(self) -> None:
-        """Close all connections."""
-        await self._pool.aclose()
-
-
-def _timeouts(seconds: float) -> dict[str, Any]:
-    return {"timeout": dict.fromkeys(("pool", "connect", "read", "write"), seconds)}
 
 
 @contextmanager

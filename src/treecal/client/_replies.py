@@ -32,10 +32,10 @@ class Answer(Struct, frozen=True):
     """The id for the outcome."""
     forecast: list[float] | dict[str, Any]
     """The forecast to use: a list in the order of the classes; by their names if the model's was."""
-    corrected: bool
+    corrected: bool = True
     """Whether the server answered: it is then what the server announced, which may be the model's own, as of a stream
     without a corrector or behind a gate that is shut. Otherwise it is the model's own."""
-    kept: bool
+    kept: bool = True
     """Whether it is recorded by the server, or waits for that in the spool."""
     why: str | None = None
     """Why it is the model's own."""
@@ -61,6 +61,18 @@ class Receipt(Struct, frozen=True):
     stream: str
     id: str
     status: Arrival | Literal["spooled"]
+
+
+class Answers(Struct, frozen=True):
+    """What is read of the answer to a batch of forecasts."""
+
+    forecasts: list[Answer]
+
+
+class Receipts(Struct, frozen=True):
+    """What is read of the answer to outcomes."""
+
+    outcomes: list[Receipt]
 
 
 def read(reply: Reply, kind: type[T]) -> T:

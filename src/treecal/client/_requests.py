@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError
-from treecal.serve import FAR, NewForecast, NewOutcome, NewStream, Part, Shape, Watch
+from treecal.serve import FAR, MOST_ROWS, NewForecast, NewOutcome, NewStream, Part, Shape, Watch
 
 Vector = Sequence[float] | Mapping[str, Any] | NDArray[Any]
 """A model's forecast: numbers in the order of the classes, or by the names of the classes."""
@@ -27,6 +27,7 @@ Given = str | Mapping[str, Any]
 """A name, or `{"name": ..., "options": {...}}`."""
 T = TypeVar("T")
 _LONGEST_ID = 200
+_MOST_NUMBERS = 200_000  # in a request: some 4 MB
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")  # which the server refuses: in the spool it would be found out late
 
 
@@ -49,17 +50,46 @@ def new_forecast(
     return NewForecast(uuid4().hex if id is None else _id(id, row), _point(p, row), words, due)
 
 
-def new_outcome(
-    stream: str,
-    id: str,  # noqa: A002
-    outcome: Label,
-    amend: bool,
-    row: int | None = None,
-) -> NewOutcome:
-    """Return an outcome to send."""
-    if not isinstance(stream, str) or not stream:
-        raise ParameterError.expected(_name("stream", row), stream, "the name of a stream")
-    return NewOutcome(stream, _id(id, row), _outcome(outcome, row), amend)
+def new_forecasts(
+    P: Iterable[Vector],
+    ids: Iterable[str] | None,
+    tags: Iterable[Mapping[str, str]] | None,
+    due: Due | None,
+) -> list[NewForecast]:
+    """Return forecasts to send."""
+    points = list(P)
+    given = zip(points, _column("ids", ids, len(points)), _column("tags", tags, len(points)), strict=True)
+    return [new_forecast(p, name, words, due, row) for row, (p, name, words) in enumerate(given)]
+
+
+def in_requests(new: list[NewForecast]) -> Iterator[list[NewForecast]]:
+    """Yield as many rows as a request may have; fewer, if they are long."""
+    longest = max((len(row.p) for row in new if row.p is not None), default=1)
+    most = max(min(MOST_ROWS, _MOST_NUMBERS // max(longest, 1)), 1)
+    for start in range(0, len(new), most):
+        yield new[start : start + most]
+
+
+def _column(name: str, given: Iterable[T] | None, count: int) -> list[T] | list[None]:
+    if given is None:
+        return [None] * count
+    found = list(given)
+    if len(found) != count:
+        raise ParameterError(f"{name} has {len(found)} entries, expected one for each of the {count} forecasts.")
+    return found
+
+
+def new_outcomes(rows: Iterable[tuple[str, str, Label]], amend: bool) -> list[NewOutcome]:
+    """Return outcomes to send."""
+    found = []
+    for at, row in enumerate(rows):
+        if not isinstance(row, Sequence) or isinstance(row, str) or len(row) != 3:
+            raise ParameterError.expected(f"outcomes[{at}]", row, "a stream, an id and an outcome")
+        stream, name, y = row
+        if not isinstance(stream, str) or not stream:
+            raise ParameterError.expected(f"stream[{at}]", stream, "the name of a stream")
+        found.append(NewOutcome(stream, _id(name, at), _outcome(y, at), amend))
+    return found
 
 
 def _name(name: str, row: int | None) -> str:

@@ -1,52 +1,27 @@
-"""What the clients do, apart from how calls are made: each act yields calls and delays, and returns the answer.
-
-So there is one meaning, run by a thread in `Client` and by an event loop in `AsyncClient`.
-"""
+"""What a client asks of a server: in time, or again until a deadline; and what it does when there is no answer."""
 
 from __future__ import annotations
 
 import logging
 import os
+import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
 
-from treecal._atomic import new_file
 from treecal._validate import positive_number
 from treecal.client._delivery import Courier
-from treecal.client._line import Address, AwayError, Call, Download, Pause, backoff
-from treecal.client._replies import Answer, Receipt, read
-from treecal.client._requests import Due, Label, Vector, new_forecast, new_outcome
-from treecal.client._spool import Spool, SpoolCounts, SpooledForecast, SpooledOutcome
+from treecal.client._line import Address, AwayError, Line, Pause, backoff
+from treecal.client._replies import Answer, Receipt, Receipts, read
+from treecal.client._spool import Item, Spool, SpoolCounts, SpooledForecast, SpooledOutcome
 from treecal.exceptions import FileError, ParameterError, ServerError
-from treecal.serve import (
-    MOST_ROWS,
-    Alarm,
-    Alarms,
-    Announced,
-    Announcements,
-    Deleted,
-    NewForecast,
-    NewForecasts,
-    NewOutcome,
-    NewOutcomes,
-    Settled,
-    Settlements,
-    Stream,
-    Streams,
-)
+from treecal.serve import NewForecast, NewOutcome, NewOutcomes
 
 T = TypeVar("T")
-Act = Generator[Call | Download | float | Callable[[], Any], Any, T]
-"""Yields calls, delays in seconds, and what takes a while on the disk; is sent replies, whether there is a hurry, and
-what the disk gave."""
-
-_MOST_NUMBERS = 200_000  # in a request: some 4 MB
 _POLL = 0.005  # seconds between looks at the spool while it is flushed
-_SYNC = 1.0  # seconds between syncs of the spool while the server is away
 encode = msgspec.json.Encoder().encode
 _log = logging.getLogger("treecal.client")
 _now = time.monotonic
@@ -58,13 +33,18 @@ class Session:
     def __init__(
         self, url: str, *, token: str | None, timeout: float, spool: str | os.PathLike[str] | None, limit: int
     ) -> None:
-        self.address = Address(url, token)
+        self.line = Line(Address(url, token))
         self.timeout = positive_number("timeout", timeout)
-        self.pause = Pause(self.address.url)
+        self.pause = Pause(self.line.url)
         self.spool = None if spool is None else Spool(spool, limit=limit)
-        self.delivery = None if self.spool is None else Courier(self.spool, self.timeout)
+        self.courier = None if self.spool is None else Courier(self.spool, self.line, self.pause, self.timeout)
         self._process = os.getpid()
-        self.closed = False
+        self._closed = threading.Event()
+        self._wake()
+
+    def _wake(self) -> None:
+        if self.courier is not None:
+            self.courier.wake()
 
     @property
     def counts(self) -> SpoolCounts:
@@ -73,12 +53,23 @@ class Session:
 
     def check(self) -> None:
         """Raise if it is closed, or in a process that was forked: connections and spools cannot be shared."""
-        if self.closed:
+        if self._closed.is_set():
             raise ParameterError("this client is closed.")
         if os.getpid() != self._process:
             raise ParameterError(
                 "this client was made before the process was forked.", hint="make one in each process, after the fork."
             )
+
+    def close(self) -> None:
+        """Close the connections, and let others have the spool."""
+        if self._closed.is_set():
+            return
+        self._closed.set()
+        self.line.close()
+        if self.courier is not None and self.spool is not None:
+            self.courier.close()
+            self.line.close()  # and what it opened meanwhile
+            self.spool.close()
 
     def limit(self, timeout: float | None) -> float:
         """Return the seconds that a call may take."""
@@ -86,63 +77,27 @@ class Session:
 
     def away(self, why: AwayError | str, *, hint: str | None = None) -> ServerError:
         """Return the error of a call without an answer."""
-        return ServerError.of("away", 0, f"{self.address.url} gave no answer: {why}.", hint=hint)
+        return ServerError.of("away", 0, f"{self.line.url} gave no answer: {why}.", hint=hint)
 
-    def close(self) -> None:
-        """Let others have the spool."""
-        if self.spool is not None:
-            self.spool.close()
+    def rest(self, seconds: float) -> bool:
+        """Wait; return whether it was closed meanwhile."""
+        return self._closed.wait(seconds)
+
+    def _keep(self, items: Sequence[Item]) -> bool:
+        """Return whether items are kept, to be delivered later."""
+        kept = self.spool is not None and self.spool.append(items)
+        self._wake()
+        return kept
 
     # Forecasts: the model's own, where no answer comes in time
 
-    def forecast(
-        self,
-        stream: str,
-        p: Vector | None,
-        id: str | None,  # noqa: A002
-        tags: Mapping[str, str] | None,
-        due: Due | None,
-        timeout: float,
-    ) -> Act[Answer]:
-        """Announce one."""
-        deadline = _now() + positive_number("timeout", timeout)
-        new = new_forecast(p, id, tags, due)
-        found = yield from self._in_time(f"{route(stream)}/forecasts", Announced, encode(new), deadline, timeout)
-        return self._raw(stream, [new], found)[0] if isinstance(found, str) else _announced(found)
-
-    def forecast_many(
-        self,
-        stream: str,
-        P: Iterable[Vector],
-        ids: Iterable[str] | None,
-        tags: Iterable[Mapping[str, str]] | None,
-        due: Due | None,
-        timeout: float,
-    ) -> Act[list[Answer]]:
-        """Announce many; all of a request or none."""
-        deadline = _now() + positive_number("timeout", timeout)
-        points = list(P)
-        names_of = _column("ids", ids, len(points))
-        tags_of = _column("tags", tags, len(points))
-        given = zip(points, names_of, tags_of, strict=True)
-        new = [new_forecast(p, name, words, due, at) for at, (p, name, words) in enumerate(given)]
-        answers: list[Answer] = []
-        for rows in _requests(new):
-            target = f"{route(stream)}/forecasts/batch"
-            found = yield from self._in_time(target, Announcements, encode(NewForecasts(rows)), deadline, timeout)
-            if isinstance(found, str):
-                answers += self._raw(stream, rows, found)
-            else:
-                answers += [_announced(each) for each in found.forecasts]
-        return answers
-
-    def _in_time(self, target: str, kind: type[T], body: bytes, deadline: float, timeout: float) -> Act[T | str]:
+    def in_time(self, target: str, kind: type[T], body: object, deadline: float, timeout: float) -> T | str:
         """Return an answer; or why there is none, in words."""
+        self.check()
         if (why := self.pause.why(timeout)) is not None:
             return why
         try:
-            reply = yield Call("POST", target, deadline, body)
-            answer = read(reply, kind)
+            answer = read(self.line.send("POST", target, deadline, encode(body)), kind)
         except AwayError as away:
             self.pause.fail(away)
             return f"no answer within {timeout:g} s" if away.slow else str(away)
@@ -151,47 +106,33 @@ class Session:
         self.pause.end()
         return answer
 
-    def _raw(self, stream: str, new: list[NewForecast], why: str) -> list[Answer]:
+    def raw(self, stream: str, new: list[NewForecast], why: str) -> list[Answer]:
         """Return the model's own forecasts, which the server is to record as what was announced."""
         if any(row.p is None for row in new):
             raise self.away(why, hint="a stream's own forecast is known to the server only; try again.")
-        used = [SpooledForecast(stream, NewForecast(row.id, row.p, row.tags, row.due, used=True)) for row in new]
-        kept = self.spool is not None and self.spool.append(used)
+        kept = self._keep(
+            [SpooledForecast(stream, NewForecast(row.id, row.p, row.tags, row.due, used=True)) for row in new]
+        )
         return [Answer(row.id, row.p, corrected=False, kept=kept, why=why) for row in new if row.p is not None]
 
     # Outcomes: spooled, where no answer comes; behind what is in the spool already, as their forecasts may be
 
-    def outcomes(
-        self, rows: Iterable[tuple[str, str, Label]], amend: bool, timeout: float | None
-    ) -> Act[list[Receipt]]:
-        """Settle rounds."""
-        given = [new_outcome(*_triple(row, at), amend, at) for at, row in enumerate(rows)]
-        receipts: list[Receipt] = []
-        for start in range(0, len(given), MOST_ROWS):
-            receipts += yield from self._outcomes(given[start : start + MOST_ROWS], timeout)
-        return receipts
-
-    def outcome(self, stream: str, id: str, y: Label, amend: bool, timeout: float | None) -> Act[Receipt]:  # noqa: A002
-        """Settle a round."""
-        (receipt,) = yield from self.outcomes([(stream, id, y)], amend, timeout)
-        return receipt
-
-    def _outcomes(self, rows: list[NewOutcome], timeout: float | None) -> Act[list[Receipt]]:
-        body = encode(NewOutcomes(rows))
+    def settle(self, rows: list[NewOutcome], timeout: float | None) -> list[Receipt]:
+        """Settle rounds, as many as a request may have."""
+        self.check()
+        body = NewOutcomes(rows)
         if self.spool is None:
-            settled = (yield from self.ask("POST", "/v1/outcomes", Settlements, body, timeout)).outcomes
-            return _receipts(settled)
+            return _noted(self.ask("POST", "/v1/outcomes", Receipts, body, timeout).outcomes)
         limit = self.limit(timeout)
         if not len(self.spool) and self.pause.why(limit) is None:
             try:
-                reply = yield Call("POST", "/v1/outcomes", _now() + limit, body)
-                settled = read(reply, Settlements).outcomes
+                receipts = read(self.line.send("POST", "/v1/outcomes", _now() + limit, encode(body)), Receipts).outcomes
             except AwayError as away:
                 self.pause.fail(away)
             else:
                 self.pause.end()
-                return _receipts(settled)
-        if not self.spool.append([SpooledOutcome(row) for row in rows]):
+                return _noted(receipts)
+        if not self._keep([SpooledOutcome(row) for row in rows]):
             raise FileError(
                 f"the server is away, and {self.spool.path} takes no more: {len(rows)} outcomes are not kept.",
                 hint="send them again later; the same outcome twice is harmless.",
@@ -200,95 +141,30 @@ class Session:
 
     # Everything else: tried again until the deadline
 
-    def ask(
-        self, method: str, target: str, kind: type[T], body: bytes | None = None, timeout: float | None = None
-    ) -> Act[T]:
+    def ask(self, method: str, target: str, kind: type[T], body: object = None, timeout: float | None = None) -> T:
         """Return an answer, or raise when there is none by the deadline."""
+        self.check()
         deadline = _now() + self.limit(timeout)
+        content = None if body is None else encode(body)
         failures = 0
         while True:
             try:
-                reply = yield Call(method, target, deadline, body)
-                answer = read(reply, kind)
+                return read(self.line.send(method, target, deadline, content), kind)
             except AwayError as away:
                 failures += 1
                 delay = backoff(failures, away)
-                if _now() + delay >= deadline:
+                if _now() + delay >= deadline or self.rest(delay):
                     raise self.away(away) from None
-                yield delay
-            else:
-                return answer
 
-    def ask_streams(self, prefix: str | None, archived: bool) -> Act[list[Stream]]:
-        """Return all streams, page by page."""
-        found: list[Stream] = []
-        after: str | None = None
-        while True:
-            target = with_query("/v1/streams", after=after, prefix=prefix, archived=archived)
-            page = yield from self.ask("GET", target, Streams)
-            found += page.streams
-            after = page.next
-            if after is None:
-                return found
-
-    def delete(self, target: str) -> Act[int]:
-        """Delete what is at an address; return how many forecasts that were."""
-        return (yield from self.ask("DELETE", target, Deleted)).forecasts
-
-    def alarms(self, stream: str | None) -> Act[list[Alarm]]:
-        """Return alarms."""
-        found = yield from self.ask("GET", with_query("/v1/alarms", stream=stream), Alarms)
-        return found.alarms
-
-    def export(
-        self, stream: str, path: str | os.PathLike[str], since: float | None, until: float | None, force: bool
-    ) -> Act[None]:
-        """Write the rounds of a stream to a file."""
-        target = with_query(f"{route(stream)}/export", since=since, until=until)
-        with new_file(path, force=force) as temporary, open(temporary, "wb") as file:
-            try:
-                reply = yield Download(target, self.timeout, file)
-                if reply.status != 200:
-                    read(reply, Stream)
-            except AwayError as away:
-                raise self.away(away) from None
-
-    # The spool
-
-    def flush(self, timeout: float | None, hurry: Callable[[], object]) -> Act[int]:
+    def flush(self, timeout: float | None) -> int:
         """Wait until the spool is empty, or the time is over; return how many items are left."""
+        self.check()
+        self._wake()
         deadline = _now() + self.limit(timeout)
-        while (left := self.counts.waiting) and _now() < deadline:
-            hurry()
-            yield _POLL
+        while (left := self.counts.waiting) and self.courier is not None and _now() < deadline:
+            self.courier.hurry()
+            self.rest(_POLL)
         return left
-
-    def deliver(self) -> Act[None]:
-        """Deliver all that is in the spool, however long it takes."""
-        failures = 0
-        while self.spool is not None and self.delivery is not None and len(self.spool):
-            yield from self._rest(self.spool, self.pause.left())
-            try:
-                yield from self.delivery.batch()
-            except AwayError as away:
-                failures += 1
-                if not away.denied:
-                    self.pause.fail(away)
-                    continue
-                if failures == 1:
-                    _log.warning("%s takes nothing from %s: %s", self.address.url, self.spool.path, away)
-                yield from self._rest(self.spool, backoff(failures, away))
-            else:
-                failures = 0
-                self.pause.end()
-
-    def _rest(self, spool: Spool, seconds: float) -> Act[None]:
-        """Wait, unless there is a hurry; the spool is safe meanwhile."""
-        again = _now() + seconds
-        while (left := again - _now()) > 0:
-            yield spool.sync
-            if (yield min(left, _SYNC)):
-                return
 
 
 def route(stream: str) -> str:
@@ -322,37 +198,9 @@ def _shut_out(error: ServerError) -> str:
     return why
 
 
-def _announced(found: Announced) -> Answer:
-    given = found.round, found.state, found.points, found.weights, found.quantiles, found.action, found.actions
-    return Answer(found.id, found.forecast, True, True, None, *given)
-
-
-def _receipts(settled: list[Settled]) -> list[Receipt]:
-    if unknown := [each for each in settled if each.status == "unknown"]:
+def _noted(receipts: list[Receipt]) -> list[Receipt]:
+    if unknown := [each for each in receipts if each.status == "unknown"]:
         first = unknown[0]
         words = "the server has no forecast for %d of %d outcomes, which are not kept: the first is id %r of stream %r"
-        _log.warning(words, len(unknown), len(settled), first.id, first.stream)
-    return [Receipt(each.stream, each.id, each.status) for each in settled]
-
-
-def _requests(new: list[NewForecast]) -> Iterator[list[NewForecast]]:
-    """Yield as many rows as a request may have; fewer, if they are long."""
-    longest = max((len(row.p) for row in new if row.p is not None), default=1)
-    most = max(min(MOST_ROWS, _MOST_NUMBERS // max(longest, 1)), 1)
-    for start in range(0, len(new), most):
-        yield new[start : start + most]
-
-
-def _column(name: str, column: Iterable[T] | None, count: int) -> list[T] | list[None]:
-    if column is None:
-        return [None] * count
-    found = list(column)
-    if len(found) != count:
-        raise ParameterError(f"{name} has {len(found)} entries, expected one for each of the {count} forecasts.")
-    return found
-
-
-def _triple(row: tuple[str, str, Label], at: int) -> tuple[str, str, Label]:
-    if not isinstance(row, Sequence) or isinstance(row, str) or len(row) != 3:
-        raise ParameterError.expected(f"outcomes[{at}]", row, "a stream, an id and an outcome")
-    return row
+        _log.warning(words, len(unknown), len(receipts), first.id, first.stream)
+    return receipts

@@ -2,7 +2,9 @@
 
 A column is named after the class that its name holds as words of its own, in any case and with anything around
 them: `P(yes)`, `yes_prob`, `P_YES`, `yes%` and `pYes` are all named after `yes`, `p_not_yes` after no class. Words end
-at signs, between letters and digits, and where a capital follows a small letter; a leading `p` is a word.
+at signs, between letters and digits, and where a capital follows a small letter; `p`, `prob`, `proba` and `probability`
+are words wherever a name begins or ends with them. `1.0` is 1, and false and true are 0 and 1. Where no column is named
+after a class, what all classes have in common is left out: `virginica` is named after `Iris-virginica`.
 
 The rule for tables and series of other libraries, for every reader of forecasts and outcomes: columns named after the
 set's classes are read by name, in any order; other names are refused, and listed; integers, such as pandas gives to
@@ -13,7 +15,7 @@ compare, and the position counts as well.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -22,6 +24,9 @@ import numpy as np
 
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError
 
+_DECORATION = "p", "prob", "proba", "probability"
+_SAME = {"0": "false", "1": "true", "false": "0", "true": "1"}
+_COUNTED = re.compile(r"\d+(\.0+)?|false|true", re.I)
 _NOT = re.compile(r"(^|[\W_])(no|not|non)[\W_]*$", re.I)
 _SHOWN = 10  # names in a message
 
@@ -126,7 +131,7 @@ def check_pairs(
     if len(columns) != len(classes) or len(columns) == 1:
         return
     names = paired(columns, classes)
-    if names == classes or (known and names is None and all(name.isdecimal() for name in classes)):
+    if names == classes or (known and names is None and all(map(_COUNTED.fullmatch, classes))):
         return
     found = [{each.name for each in names} for names in _found(columns, classes)]
     for column, own, other in zip(
@@ -155,11 +160,7 @@ def check_hot(columns: Sequence[str], outcomes: Sequence[str]) -> None:
     <BLANKLINE>
     Hint: list the columns of forecast and outcome in one order.
     """
-    start = len(_common_start(outcomes))
-    end = len(_common_start([name[:start:-1] for name in outcomes]))
-    bare = tuple(name[start : len(name) - end] for name in outcomes)
-    if all(bare):
-        check_pairs(tuple(columns), bare, remedy="list the columns of forecast and outcome in one order.")
+    check_pairs(tuple(columns), tuple(_bare(outcomes)), remedy="list the columns of forecast and outcome in one order.")
 
 
 def _common_start(names: Sequence[str]) -> str:
@@ -167,7 +168,7 @@ def _common_start(names: Sequence[str]) -> str:
     least = min(names)
     most = max(names)
     same = least[: next((k for k, pair in enumerate(zip(least, most, strict=False)) if pair[0] != pair[1]), len(least))]
-    return same[: max(k for k in range(len(same) + 1) if all(k in _cuts(name) for name in names))]
+    return same[: max(k for k in range(len(same) + 1) if all(k in _column_cuts(name) for name in names))]
 
 
 def framed_columns(classes: Sequence[str], there: Collection[str]) -> list[tuple[str, ...]]:
@@ -226,17 +227,18 @@ def _framed(columns: Sequence[str], frame: Named, labels: Collection[str]) -> tu
 @lru_cache(1000)
 def _found(columns: tuple[str, ...], classes: tuple[str, ...], inner: bool = False) -> tuple[tuple[Named, ...], ...]:
     """Return the classes in each column's name; those inside other classes' names, and negated ones, only if asked."""
-    words = {name: _words(name) for name in classes}
-    keys = ["".join(each).lower() for each in words.values()]
-    patterns = {}
-    for name, each in words.items():
-        key = "".join(each).lower()
-        exact = not key or keys.count(key) > 1 or (key.isdigit() and key != name)  # as 7.5, or =1+1
-        pattern = re.escape(name) if exact else r"[\W_]*".join(map(re.escape, each))
-        patterns[name] = re.compile(f"(?=({pattern}))", re.NOFLAG if exact else re.I)
+    found = _matches(columns, {name: name for name in classes}, inner)
+    if any(found) or len(classes) < 2:
+        return found
+    return _matches(columns, dict(zip(_bare(classes), classes, strict=True)), inner)
+
+
+def _matches(columns: Sequence[str], classes: Mapping[str, str], inner: bool) -> tuple[tuple[Named, ...], ...]:
+    """Return the classes in each column's name, where they are spelled as the keys."""
+    patterns = {classes[spelled]: pattern for spelled, pattern in _patterns(list(classes)).items()}
     found = []
     for column in columns:
-        cuts = _cuts(column)
+        cuts = _column_cuts(column)
         own = [
             Named(name, column[: match.start()].lower(), column[match.end(1) :].lower())
             for name, pattern in patterns.items()
@@ -250,9 +252,32 @@ def _found(columns: tuple[str, ...], classes: tuple[str, ...], inner: bool = Fal
     return tuple(found)
 
 
+def _patterns(names: Sequence[str]) -> dict[str, re.Pattern[str]]:
+    """Return what finds each name in that of a column."""
+    words = {name: _words(name) for name in names}
+    keys = ["".join(each).lower() for each in words.values()]
+    patterns = {}
+    for name, each in words.items():
+        key = "".join(each).lower()
+        exact = not key or keys.count(key) > 1 or (key.isdigit() and key != name)  # as 7.5, or =1+1
+        spellings = [re.escape(name) if exact else r"[\W_]*".join(map(re.escape, each))]
+        whole = re.sub(r"\.0+$", "", name)
+        spellings += [re.escape(other) for other in (whole, _SAME.get(whole.lower(), name)) if other not in names]
+        patterns[name] = re.compile(f"(?=({'|'.join(spellings)}))", re.NOFLAG if exact and whole == name else re.I)
+    return patterns
+
+
+def _bare(classes: Sequence[str]) -> list[str]:
+    """Return the classes' names without the words that all of them begin or end with; as they are if one is nothing."""
+    start = len(_common_start(classes))
+    end = len(_common_start([name[:start:-1] for name in classes]))
+    bare = [name[start : len(name) - end] for name in classes]
+    return bare if all(bare) and len({*bare}) == len(bare) else list(classes)
+
+
 def _words(name: str) -> list[str]:
     """Return the words of a name."""
-    cuts = sorted(_cuts(name) - ({1} if name[:1] in "pP" else set()))
+    cuts = sorted(_cuts(name))
     parts = [name[begin:end] for begin, end in pairwise(cuts)]
     return [part for part in parts if part.isalnum()]
 
@@ -264,8 +289,15 @@ def _cuts(name: str) -> set[int]:
         inside = before.isalnum() and after.isalnum() and before.isdigit() == after.isdigit()
         return not inside or (before.islower() and after.isupper())
 
-    cuts = {k for k in range(1, len(name)) if between(name[k - 1], name[k])} | {0, len(name)}
-    return cuts | {1} if name[:1] in ("p", "P") else cuts
+    return {k for k in range(1, len(name)) if between(name[k - 1], name[k])} | {0, len(name)}
+
+
+def _column_cuts(name: str) -> set[int]:
+    """Return where words may begin or end in the name of a column."""
+    small = name.lower()
+    starts = {len(word) for word in _DECORATION if small.startswith(word)}
+    ends = {len(name) - len(word) for word in _DECORATION[1:] if small.endswith(word)}
+    return _cuts(name) | starts | ends
 
 
 def _one(columns: list[str]) -> bool:

@@ -196,7 +196,8 @@ class RecalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
             Rows of features.
         """
         check_is_fitted(self)
-        return self.corrector_.predict_many(_ask(self.estimator_, X, self.classes_))
+        found = self.corrector_.predict_many(_ask(self.estimator_, X, self.classes_))
+        return np.minimum(found, 1.0)  # sums are rounded, and scikit-learn's scores refuse 1 + 2e-16
 
     def predict(self, X: Any) -> Any:
         """Return the most likely class of each row.

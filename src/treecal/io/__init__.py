@@ -15,7 +15,6 @@ from treecal.io._open import arrays_of, open_source, open_stream
 from treecal.io._outcomes import (
     Chunk,
     Outcomes,
-    Reading,
     as_columns,
     check_tolerance,
     find_probabilities,
@@ -27,7 +26,7 @@ from treecal.io._paths import check_file
 from treecal.io._problems import OnError, Problem, Problems
 from treecal.io._quantile_layouts import quantile_columns
 from treecal.io._scan import File, FileSource
-from treecal.io._source import LOG, Piece, Source
+from treecal.io._source import LOG, Source
 from treecal.io._text import Block, Lines, Place, Row, in_blocks, open_lines
 
 for _format in (CSV, JSON_LINES, PARQUET):

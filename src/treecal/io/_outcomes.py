@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -40,13 +39,12 @@ from treecal.io._duckdb import library
 from treecal.io._names import Keys
 from treecal.io._open import open_source
 from treecal.io._problems import OnError, Problems
-from treecal.io._source import LOG, Piece, Source
+from treecal.io._source import LOG, Source
 from treecal.io._text import Place
 
-_CELLS = 1 << 22
+_CELLS = 1 << 17  # of a chunk: as many as caches hold
 _LEAST = 1 << 10
 _ROWS = 122_880
-_CACHED = 1 << 17  # cells that caches hold, of a batch that one of several threads reads
 
 
 class Chunk(NamedTuple):
@@ -72,27 +70,6 @@ class Chunk(NamedTuple):
     forecasts: Array | None
     kept: dict[str, Any]
     weights: Array | None = None
-
-
-@dataclass
-class Reading:
-    """What was read of a file so far: the number of rows, the invalid ones, as far as they are kept, and how many more.
-
-    It is `complete` once all of it was read.
-    """
-
-    problems: Problems
-    rows: int = 0
-    invalid: list[int] = field(default_factory=list)
-    more: int = 0
-    complete: bool = False
-
-    def add(self, rows: int, invalid: Sequence[int]) -> None:
-        """Add some rows, and the numbers of invalid ones among them."""
-        room = max(0, self.problems.most - self.problems.count - len(self.invalid))
-        self.rows += rows
-        self.invalid += invalid[:room]
-        self.more += len(invalid[room:])
 
 
 class Outcomes:
@@ -162,7 +139,6 @@ class Outcomes:
         columns |= {f"by{k}": source.moment(name) for k, name in enumerate(self._keep)}
         self.sql = f"SELECT {', '.join(f'{entry} AS {name}' for name, entry in columns.items())} FROM {LOG}"
         self.rows = max(_LEAST, min(_ROWS, _CELLS // len(columns)))
-        self._few = max(_LEAST, min(_ROWS, _CACHED // len(columns)))
         # Of two classes the column of one may be stored, and the probability of the other is the rest.
         read = [name for name in columns if name != "p0" or len(forecast) != 1]
         names = [part.name for part in parts] + list(self._keep)
@@ -177,47 +153,36 @@ class Outcomes:
     def __iter__(self) -> Iterator[Chunk]:
         self.problems = Problems(self.source.name, self.problems.on_error)
         for part in self.source.parts():
-            found = Reading(self.problems)
-            with closing(part.batches(self.sql, rows=self.rows, columns=self._stored)) as batches:
-                for batch in batches:
-                    chunk, left_out = self.read(batch, found.rows)
-                    found.add(batch.num_rows, left_out)
-                    if left_out and self.problems.on_error == "stop":
-                        break
-                    if len(chunk.rows):
-                        yield chunk
-                else:
-                    found.complete = True
-            self.settle(part, found)
+            yield from self._valid(part)
 
-    def settle(self, part: Source, found: Reading) -> None:
-        """Say what is wrong with the invalid rows of a part, and check that none was lost."""
-        several = part is not self.source
-        before = self.problems.count
-        name = part.name if several else None
-        for place, why in part.invalid(found.invalid, self._decoder):
-            self.problems.add(place, why, file=name)
-        for row in found.invalid[self.problems.count - before :]:  # the source has changed meanwhile
-            self.problems.add(Place(row, None), "it was invalid, but is valid when read again.", file=name)
-        self.problems.count += found.more
-        if found.complete:
+    def _valid(self, part: Source) -> Iterator[Chunk]:
+        """Yield the valid rows of a part; then say what is wrong with the others, and check that none was lost."""
+        problems = self.problems
+        before = problems.count
+        rows = 0
+        left_out = 0
+        invalid: list[int] = []  # those of them that are kept
+        complete = True
+        with closing(part.batches(self.sql, rows=self.rows, columns=self._stored)) as batches:
+            for batch in batches:
+                chunk, wrong = self.read(batch, rows)
+                rows += batch.num_rows
+                left_out += len(wrong)
+                invalid += wrong[: max(0, problems.most - before - len(invalid))]
+                if wrong and problems.on_error == "stop":
+                    complete = False
+                    break
+                if len(chunk.rows):
+                    yield chunk
+        name = None if part is self.source else part.name
+        for place, why in part.invalid(invalid, self._decoder):
+            problems.add(place, why, file=name)
+        for row in invalid[problems.count - before :]:  # the source has changed meanwhile
+            problems.add(Place(row, None), "it was invalid, but is valid when read again.", file=name)
+        problems.count += left_out - len(invalid)
+        if complete:
             wanted = list(dict.fromkeys([*self._decoder.columns, *self._keep]))
-            valid = found.rows - len(found.invalid) - found.more
-            part.check_complete(found.rows, columns=wanted, valid=valid)
-
-    def pieces(self) -> Sequence[Piece]:
-        """Return parts of the rows that threads can read apart from one another, in order; none if one thread must."""
-        return self.source.pieces(self._stored) or []
-
-    def read_piece(self, piece: Piece) -> Iterator[tuple[int, Chunk, list[int]]]:
-        """Yield the valid rows of a piece in chunks, each with the number of rows read and those of invalid ones."""
-        done = 0
-        for batch in piece.batches(self._few):
-            yield batch.num_rows, *self.read(batch, piece.before + done)
-            done += batch.num_rows
-        if done != piece.rows:
-            name = piece.source.name
-            raise FileError(f"{name} cannot be read: a part of {piece.rows:,} rows has {done:,}: it is damaged.")
+            part.check_complete(rows, columns=wanted, valid=rows - left_out)
 
     def read(self, batch: Any, before: int) -> tuple[Chunk, list[int]]:
         """Return the valid rows of a batch that comes after `before` others, and the numbers of the invalid ones."""

@@ -1,4 +1,4 @@
-"""A Parquet file, as Arrow reads it: its plain columns as they are, also piece by piece; others for DuckDB's SQL.
+"""A Parquet file, as Arrow reads it: its plain columns as they are; others for DuckDB's SQL.
 
 DuckDB does not read it itself: of some damaged pages it makes rows out of memory that nobody has written. What a footer
 says of columns (their statistics, their places in the file) is never asked for: it may be damaged, and Arrow lets C++
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from itertools import count, islice
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,10 @@ from treecal.exceptions import FileError
 from treecal.io._duckdb import library
 from treecal.io._formats import Format
 from treecal.io._scan import File, FileSource
-from treecal.io._source import ROWS, Piece
+from treecal.io._source import ROWS
 
 _PLAIN = {"double", "float", "string", "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"}
 """Arrow types whose values are the same in DuckDB."""
-_PIECE = 1 << 16
-"""The fewest rows of a piece."""
 _BATCH = 1 << 14
 """Rows that are written at a time."""
 
@@ -32,12 +30,12 @@ _BATCH = 1 << 14
 _numbers = count()
 
 
-def _opened(path: Path, metadata: Any = None) -> Any:
+def _opened(path: Path) -> Any:
     """Return a file as Arrow opens it."""
     # Without a buffer Arrow would hold whole row groups, and of those there may be one.
     options: dict[str, Any] = {"pre_buffer": False, "buffer_size": 1 << 20, "page_checksum_verification": True}
     whole = os.path.abspath(path)  # `file:x` would be taken for an address
-    return library("pyarrow.parquet").ParquetFile(whole, metadata=metadata, **options)
+    return library("pyarrow.parquet").ParquetFile(whole, **options)
 
 
 @cache
@@ -82,30 +80,6 @@ class Parquet(FileSource):
     def done(self) -> float | None:
         return super().done() if self._share is None else self._share
 
-    def pieces(self, columns: Mapping[str, str] | None) -> list[Piece] | None:
-        if columns is None:
-            return None
-        with self.plain_errors():
-            file = self._direct(columns)
-            if file is None:
-                return None
-            self._share = 0.0  # Arrow will have read it
-            metadata = file.metadata
-            found: list[Piece] = []
-            groups: list[int] = []
-            before = 0
-            rows = 0
-            for group in range(metadata.num_row_groups):
-                groups.append(group)
-                rows += metadata.row_group(group).num_rows
-                if rows >= _PIECE or group == metadata.num_row_groups - 1:
-                    batches = partial(self._read_groups, metadata, columns, tuple(groups))
-                    found.append(Piece(self, before, rows, batches))
-                    before += rows
-                    groups = []
-                    rows = 0
-            return found
-
     def _direct(self, columns: Mapping[str, str]) -> Any:
         """Return the file as Arrow opens it, if Arrow reads these columns as DuckDB does."""
         file = _opened(self.path)
@@ -121,21 +95,12 @@ class Parquet(FileSource):
             return self.read_columns(file, rows, columns)
         return super()._reader(sql, rows, columns)
 
-    def _read_groups(
-        self, metadata: Any, columns: Mapping[str, str], groups: Sequence[int], rows: int
-    ) -> Iterator[Any]:
-        """Yield these row groups in batches, through a file of their own, as threads need it."""
-        with self.plain_errors():
-            yield from self.read_columns(_opened(self.path, metadata), rows, columns, groups)
-
-    def read_columns(
-        self, file: Any, rows: int, columns: Mapping[str, str], groups: Sequence[int] | None = None
-    ) -> Iterator[Any]:
-        """Yield columns of all row groups, or of these, in batches, by Arrow."""
+    def read_columns(self, file: Any, rows: int, columns: Mapping[str, str]) -> Iterator[Any]:
+        """Yield columns in batches, by Arrow."""
         arrow = library("pyarrow")
         seen = 0
         wanted = sorted(set(columns.values()) - set(self.partition))
-        for batch in file.iter_batches(rows, row_groups=groups, columns=wanted, use_threads=False):  # others are busy
+        for batch in file.iter_batches(rows, columns=wanted):
             seen += batch.num_rows
             self._share = seen / max(seen, file.metadata.num_rows)
             batch.validate(full=True)  # text that is not UTF-8

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from treecal.exceptions import FileError
 from treecal.io._duckdb import identifier, literal_path, quoted
-from treecal.io._source import LOG, Piece, Source
+from treecal.io._source import LOG, Source
 from treecal.io._text import Row, is_gzip
 
 
@@ -120,10 +120,6 @@ class Files(Source):
                 yield file
         finally:
             self._current = None
-
-    def pieces(self, columns: Mapping[str, str] | None) -> Sequence[Piece] | None:
-        found = [file.pieces(columns) for file in self._files]
-        return None if any(each is None for each in found) else [piece for each in found for piece in each or ()]
 
     def check(self, names: Sequence[str], *, remedy: str | None = None) -> None:
         for name in names:

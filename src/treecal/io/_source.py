@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 from treecal.exceptions import FileError, Reason, TreeCalError
 from treecal.io._decoder import Decoder, check_columns
@@ -24,25 +24,6 @@ ROWS = 4096
 _TIMES = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f")
 _TICK = 0.1
 _AHEAD = 3  # batches fetched in advance
-
-
-class Piece(NamedTuple):
-    """Rows of a source that follow one another: what one thread reads while others read others.
-
-    Attributes
-    ----------
-    source
-        Where they are from.
-    before, rows
-        Number of rows before them, and of their own, as the source states them.
-    batches
-        Yields them as Arrow batches of up to so many rows.
-    """
-
-    source: Source
-    before: int
-    rows: int
-    batches: Callable[[int], Iterator[Any]]
 
 
 class Source:
@@ -149,13 +130,6 @@ class Source:
     def parts(self) -> Iterable[Source]:
         """Return the files that it consists of, in order, each a source of its own; or itself."""
         return [self]
-
-    def pieces(self, columns: Mapping[str, str] | None) -> Sequence[Piece] | None:
-        """Return pieces of the rows, in order, that threads can read side by side; None if there is one reader.
-
-        `columns` are those of `batches`.
-        """
-        return None
 
     def rows(self, columns: Sequence[str] = ()) -> Iterator[Row]:
         """Yield the rows one by one, with these columns; by default all."""

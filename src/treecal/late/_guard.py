@@ -40,6 +40,11 @@ class LateGuard:
     them a round less: their error is at most `Σ_c U(n_c) <= m·Û(T/m) − r·(e + j)`, as `U` grows by `r` a round at
     least. The error of all rounds is at most the sum.
 
+    **From any round on**, `n` rounds later, the total error is at most `max(A + p·D, m·c + κ·r·(t + n) + r·e − M) +
+    m·Û((s + n)/m)`, with `A`, `t`, `e` and the `M` of the budget as they are, `s` the rounds that the copies learned,
+    and `p` those of the eager part that are open: if it opens none that is learned, `A` grows by `D` for each of these
+    at most; else the proof above holds from its last one, with `−M`, which never grows. See `Late.certificate`.
+
     A point that is open is in no book yet, and has no bias; one that is near enough is announced again, so that a late
     stream does not invent a point for every round that is open.
     """
@@ -86,6 +91,12 @@ class LateGuard:
                 shelf = shelf.after(shelf.book.placed(shelf.books, copy.point), outcome)
         vars(self).update(source=source, _guard=guard, _shelf=shelf)
 
+    def may_err(self, rounds: int, flying: int, copies: int) -> float:
+        """Return what the eager part's error may reach after so many rounds more, with so many of its own open now."""
+        guard = self._guard
+        most = guard.may_err(guard.rounds + rounds, guard.tally.rounds, copies)
+        return max(most, guard.tally.total + flying * guard.diameter)
+
     def get_state(self) -> dict[str, Any]:
         """Return the states of the eager part, the book and the guard."""
         guard = self._guard
@@ -110,7 +121,7 @@ class LateSafe(Forecaster):
 
     def __init__(self, thing: Guarded) -> None:
         super().__init__(thing.space)
-        self._guard: Guard = thing.guard  # as it was when new, which knows what it may add
+        self.guard: Guard = thing.guard  # as it was when new, which knows what it may add
         self.safe = deepcopy(thing.safe)
         self.point: Array | None = None
         self._eager = 0
@@ -118,7 +129,7 @@ class LateSafe(Forecaster):
     @property
     def measure(self) -> Norm | Losses:
         """What the guard bounds."""
-        return self._guard.norm
+        return self.guard.norm
 
     @property
     def rounds(self) -> int:
@@ -132,16 +143,10 @@ class LateSafe(Forecaster):
         twin._announced = None
         return twin
 
-    def added(self, rounds: int, eager: int, copies: int) -> float:
-        """Return what the eager part may err in so many of its rounds, of so many, with so many copies."""
-        guard = self._guard
-        most = guard.error * rounds if guard.error is not None else guard.earned_by_all(rounds) + guard.rate * eager
-        return most + (copies - 1) * max(guard.diameter, guard.credit)
-
     def _announce(self) -> Forecast:
         if self.point is None:
             return self.safe.predict()
-        x, norm = Forecast.trusted(self.point[None], uniform(1), None, self.space), self._guard.norm
+        x, norm = Forecast.trusted(self.point[None], uniform(1), None, self.space), self.guard.norm
         return DecisionForecast(x, norm) if isinstance(norm, Losses) else x
 
     def _learn(self, outcome: Array) -> None:
@@ -151,7 +156,7 @@ class LateSafe(Forecaster):
             self._eager += 1
 
     def _certify(self, norm: Norm | Losses, rounds: int) -> Certificate | None:
-        return self.safe.certificate(norm, rounds=rounds) if norm == self._guard.norm else None
+        return self.safe.certificate(norm, rounds=rounds) if norm == self.guard.norm else None
 
     def get_state(self) -> dict[str, Any]:
         """Return the state of the safe part, and the point that is announced."""

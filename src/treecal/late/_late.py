@@ -17,6 +17,7 @@ from treecal._validate import whole_number
 from treecal.correctors import Correction, Corrector, Group, merged_report
 from treecal.exceptions import ParameterError, UnsupportedError
 from treecal.forecast import Forecast
+from treecal.forecasters import as_measure, certified
 from treecal.geometry import ConvexSet, Norm
 from treecal.late._arguments import (
     forecast_of,
@@ -205,7 +206,12 @@ class Late(Locked, Configured):
             return scored[0].report() if len(scored) == 1 else merged_report(scored)
 
     def certificate(
-        self, norm: Norm | str | Losses, *, rounds: int | None = None, outstanding: int | None = None
+        self,
+        norm: Norm | str | Losses,
+        *,
+        rounds: int | None = None,
+        outstanding: int | None = None,
+        after: Ledger | None = None,
     ) -> Certificate | None:
         """Return the bound on the error per round that holds whatever the outcomes and delays; None where none does.
 
@@ -219,21 +225,32 @@ class Late(Locked, Configured):
             For so many rounds, from the first; by default for those learned so far, with the copies that learned them:
             `Σ_c U(n_c)/n`.
         outstanding
-            The most rounds that will ever be pending at once; by default the limit. Only with `rounds`.
+            The most rounds that will ever be pending at once; by default the limit, or after a ledger those that were.
+            Only with `rounds`.
+        after
+            `ledger`: the bound is then on the error of the rounds learned so far and of so many more.
         """
         with self._lock:
-            pool = self._settled().pool
+            state = self._settled()
+            pool = state.pool
             if pool is None:
                 return None
             if rounds is None:
-                if outstanding is not None:
-                    raise ParameterError("outstanding is given, and rounds is not.", hint="pass rounds= as well.")
+                if outstanding is not None or after is not None:
+                    what = "after" if outstanding is None else "outstanding"
+                    raise ParameterError(f"{what} is given, and rounds is not.", hint="pass rounds= as well.")
                 return pool.certify(norm)
             most = self.limit if outstanding is None else whole_number("outstanding", outstanding, least=1)
+            more = whole_number("rounds", rounds, least=1)
+            if after is not None:
+                space = self._thing.space
+                of = as_measure(norm, space)
+                found = pool.certify_more(of, more, state.front, 1 if outstanding is None else most or 1)
+                return certified(found, of, more, self.rounds, space, after)
             if most is None:
                 hint = "pass outstanding=, or make it with a limit."
                 raise ParameterError("it is not known how many rounds may be pending.", hint=hint)
-            return pool.foresee(norm, whole_number("rounds", rounds, least=1), most)
+            return pool.foresee(norm, more, most)
 
     def predict(
         self,

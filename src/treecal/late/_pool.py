@@ -179,13 +179,13 @@ class Pool:
         own = [copy.safe.rounds if isinstance(copy, LateSafe) else copy.rounds for copy in self.copies]
         copies = Counter(rounds for rounds in own if rounds)
         total = 0.0
+        why = ""
         if isinstance(self.thing, LateSafe) and learned:
             found = self.thing.certificate(norm, rounds=learned)
             if found is None:
                 return None
-            total = self.thing.added(learned, learned - sum(own), len(self.copies))
+            total = self.thing.guard.may_err(learned, learned - sum(own), len(self.copies))
             why = found.why
-        why = ""
         for rounds, count in copies.items():
             found = _bound(self.thing, as_measure(norm, self.thing.space), rounds)
             if found is None:
@@ -208,18 +208,38 @@ class Pool:
         found = _bound(self.thing, norm, rounds)
         if found is None:
             return None
-        guard = self.thing.added(rounds, 0, copies) if isinstance(self.thing, LateSafe) else 0.0
+        guard = self.thing.guard.may_err(rounds, 0, copies) if isinstance(self.thing, LateSafe) else 0.0
         if copies == 1:
-            return found if not guard else replace(found, bound=min(found.bound + guard / rounds, self._worst(norm)))
-        at = [1]
+            return replace(found, bound=min(found.bound + guard / rounds, self._worst(norm)))
+        total = guard + self._divided(norm, rounds, copies)
+        return Certificate(min(total / rounds, self._worst(norm)), f"{copies} copies: {found.why}")
+
+    def certify_more(
+        self, norm: Norm | str | Losses, rounds: int, front: Front | None, outstanding: int = 1
+    ) -> Certificate | None:
+        """Return the bound for the rounds so far and so many more, if no more are open at once than these or were."""
+        norm = as_measure(norm, self.thing.space)
+        copies = max(outstanding, len(self.copies))
+        every = sum(copy.rounds for copy in self.copies) + rounds
+        whole = self.foresee(norm, every, copies)
+        if whole is None or not isinstance(front, LateGuard):
+            return whole
+        safe = rounds + sum(copy.safe.rounds for copy in self.copies if isinstance(copy, LateSafe))
+        total = front.may_err(rounds, len(self.open_points(None)), copies) + self._divided(norm, safe, copies)
+        return replace(whole, bound=min(whole.bound, total / every))
+
+    def _divided(self, norm: Norm | Losses, rounds: int, copies: int) -> float:
+        """Return the most that the total error of so many copies can be whose rounds add up to these."""
+        at = [rounds] if copies == 1 else [1]
         while at[-1] < rounds:
             at.append(min(rounds, at[-1] + max(1, at[-1] // FINE)))
         totals = [each.bound * count for count in at if (each := _bound(self.thing, norm, count)) is not None]
+        if copies == 1:
+            return totals[0]
         # From the number after the last one on, U is at most what it is at this one.
         least = [1.0, *(count + 1.0 for count in at[:-1])]
         hull = np.array(_concave([(0.0, 0.0), *zip(least, np.maximum.accumulate(totals).tolist(), strict=True)]))
-        most = (guard + copies * float(np.interp(rounds / copies, hull[:, 0], hull[:, 1]))) / rounds
-        return Certificate(min(most, self._worst(norm)), f"{copies} copies: {found.why}")
+        return copies * float(np.interp(rounds / copies, hull[:, 0], hull[:, 1]))
 
     def _worst(self, norm: Norm | Losses) -> float:
         return largest_error(self.thing.space, norm)

@@ -332,7 +332,7 @@ def _advice(forecaster: Forecaster | Corrector) -> str | None:
     if isinstance(forecaster, Corrector):
         return None
     if isinstance(forecaster, Guarded):
-        return "It knows past outcomes only. A model that knows more, corrected by tc.VectorScaling, may do better."
+        return "It knows past outcomes only. A model that knows more, corrected by tc.AutoCorrector, may do better."
     return "Try tc.Guarded, the default: it follows the stream, within a guarantee."
 
 

@@ -115,6 +115,7 @@ class Player:
         self.tallies = Tallies(self.space)
         self.sums = self.tallies.new()
         self._unscored: list[Unscored] = []
+        self._ahead: tuple[int, tuple[int, float] | None] = 0, None
         self.revisions = Revisions(self.space)
         self.marks: list[CurvePoint] = []
         self.groups: dict[Hashable, None] = {}
@@ -343,7 +344,7 @@ class Player:
         model, announced = self._errors()
         guarantee = None
         if self.pool is not None and any(copy.rounds for copy in self.pool.copies):
-            guarantee = self.pool.certify("crps" if isinstance(self.space, Cdf) else "l1")
+            guarantee = self.pool.certify(self._norm)
         evidence = {name: monitor.statistic for name, monitor in self.monitors.items()}
         return CurvePoint(
             self.learned,
@@ -354,6 +355,21 @@ class Player:
             evidence.get("model", math.nan),
             evidence.get("announced", math.nan),
         )
+
+    def ahead(self) -> tuple[int, float] | None:
+        """Return a tenth of the rounds, and what a guard guarantees after so many more, if no more wait than did."""
+        if self.pool is None or not isinstance(self.thing, Guarded) or self.losses is not None or not self.learned:
+            return None
+        if self._ahead[0] != self.learned:
+            rounds = max(1, self.learned // 10)
+            found = self.pool.certify_more(self._norm, rounds, self.front)
+            self._ahead = self.learned, None if found is None else (rounds, found.bound / self._unit)
+        return self._ahead[1]
+
+    @property
+    def _norm(self) -> str:
+        """The norm of guarantees."""
+        return "crps" if isinstance(self.space, Cdf) else "l1"
 
     @property
     def _unit(self) -> float:

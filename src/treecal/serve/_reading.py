@@ -137,9 +137,13 @@ def _outlook(picture: Picture) -> str:
     learned = picture.counts.learned
     if math.isnan(bound):
         return "It forecasts by itself, without a guarantee: what it has learned so far is all it knows."
+    useful = space_of(picture.kept.config).diameter("l1") * (1 - 1e-9)
     outlook = f"after {learned:,} outcomes its error in l1 is guaranteed to be at most {bound:.3g} a round."
-    if bound >= space_of(picture.kept.config).diameter("l1") * (1 - 1e-9):
+    if bound >= useful:
         outlook = f"after {learned:,} outcomes there is no useful guarantee yet: it takes more of them."
+    elif picture.ahead is not None and picture.ahead[1] < useful:
+        more, most = picture.ahead
+        outlook = f"{outlook[:-1]}, and after {more:,} more, whatever they are, at most {most:.3g}."
     return f"It forecasts by itself: {outlook} The more forecasts are pending, the slower it learns."
 
 

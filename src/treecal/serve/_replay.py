@@ -273,6 +273,7 @@ class Picture(NamedTuple):
     cells: dict[str, BinCounts]
     monitors: dict[str, MonitorStanding]
     marks: list[CurvePoint]
+    ahead: tuple[int, float] | None
     leads: list[Lead]
 
 
@@ -298,5 +299,6 @@ def picture_of(kept: StreamRow, player: Player) -> Picture:
         cells,
         monitors,
         marks,
+        player.ahead(),
         player.revisions.leads(),
     )

@@ -175,16 +175,21 @@ class Guard:
         more = self.error if self.error is not None else self.earned_by_all(rounds) / rounds
         return Certificate(min(found.bound + more, self.diameter), f"guard: {more:.3g} + {found.why}")
 
+    def may_err(self, rounds: int, eager: int, copies: int = 1) -> float:
+        """Return what the eager part's error may reach after so many rounds, so many of them its own.
+
+        Of late outcomes, with no more rounds open at once than there are copies: see `tc.Late`.
+        """
+        most = self.error * rounds if self.error is not None else self.earned_by_all(rounds) + self.rate * eager
+        return most - self.best + (copies - 1) * max(self.diameter, self.credit)
+
     def certify_more(self, norm: Norm | Losses, rounds: int) -> Certificate | None:
         """Return the guarantee after so many rounds more, given what the eager part's error is so far."""
-        whole = self.certify(norm, self.rounds + rounds)
+        every = self.rounds + rounds
+        whole = self.certify(norm, every)
         if whole is None:
             return None
-        every, safe = self.rounds + rounds, self.safe.rounds
-        most = self.earned_by_all(every) + self.rate * self.tally.rounds - self.best
-        if self.error is not None:
-            most = self.error * every
-        bound = (most + self.bound(safe + rounds)) / every
+        bound = (self.may_err(every, self.tally.rounds) + self.bound(self.safe.rounds + rounds)) / every
         return replace(whole, bound=bound, why="guard, as it stands") if bound < whole.bound else whole
 
     def report(self) -> GuardReport:
