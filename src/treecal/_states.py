@@ -2,7 +2,7 @@
 
 A state may come from a file that anybody wrote. First it is compared, part by part, with the state the object has: the
 same names, the same kinds of values, finite numbers. Each class then checks in `_check` what its arguments imply:
-shapes, counts, and sums that so many points of the set can add up to. Nothing changes until all of that holds.
+shapes and counts, so that whatever resumes works. Nothing changes until all of that holds.
 """
 
 from __future__ import annotations
@@ -17,14 +17,11 @@ from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
 import numpy as np
 
-from treecal._typing import Array, Integers
+from treecal._typing import Integers
 from treecal.exceptions import SnapshotError
-from treecal.geometry import LARGEST, TOLERANCE, ConvexSet
 
 MOST_ROUNDS = 2**62
 """No stream is longer: one more round can still be counted in 64 bits."""
-_MOST_SLACK = 1e-6  # of means, however many roundings they have seen
-_NO_WEIGHT = 1e-300  # below it products with a weight are no longer rounded in proportion
 
 
 class State:
@@ -212,28 +209,6 @@ def check_number(name: str, value: Any, *, least: float, most: float) -> None:
     """Raise unless this is a number within these limits."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not least <= value <= most:
         raise SnapshotError(f"{name} is {_brief(value)}, expected a number from {least:g} to {most:g}.")
-
-
-def check_sums(name: str, sums: Array, counts: Array, space: ConvexSet, *, rounds: float) -> None:
-    """Raise unless each sum is one of so many points of the set, apart from rounding in so many rounds.
-
-    `sums` are `(n, dim)` and `counts`, which may be weights, `(n,)`.
-    """
-    if (counts < 0).any():
-        raise SnapshotError(f"{name} have a negative count, {counts.min():g}.")
-    light = counts < _NO_WEIGHT
-    if (np.abs(sums[light]) > np.where(counts[light] > 0, _NO_WEIGHT * LARGEST, 0.0)[:, None]).any():
-        raise SnapshotError(f"{name} are not 0 for groups without rounds.")
-    sums, counts = sums[~light], counts[~light]
-    with np.errstate(over="ignore"):
-        means = sums / counts[:, None]
-    if not np.isfinite(means).all() or not space.contains(means, tol=slack(rounds)).all():
-        raise SnapshotError(f"{name} are not those of points of {space!r}.", hint=ELSEWHERE)
-
-
-def slack(rounds: float) -> float:
-    """Return how far outside a set, relative to its size, the mean of so many of its points may be rounded."""
-    return min(_MOST_SLACK, 2 * TOLERANCE + rounds * float(np.finfo(np.float64).eps))
 
 
 def check_rounds(name: str, rounds: Any, streams: int) -> Integers:

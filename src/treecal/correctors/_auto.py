@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -133,13 +133,14 @@ class AutoCorrector(Corrector):
             raise ParameterError.expected("space", space, "a Simplex or Cdf, because it mixes probabilities", hint=hint)
         super().__init__(space, scores=scores, tolerance=tolerance)
         parts: list[Corrector]
-        self._widths = np.array(space.widths) if isinstance(space, Cdf) else np.ones(space.dim)
+        widths = np.array(space.widths) if isinstance(space, Cdf) else np.ones(space.dim)
         if isinstance(space, Cdf):
             parts, self._sources, self._start = self._of_numbers(space)
         else:
             parts = self._of_classes(space)
             self._sources = [0] * len(parts)  # what each corrects: the model, or the part of this number
             self._start = np.append(MODEL, np.full(len(parts), (1 - MODEL) / len(parts)))
+        self._rule = Mixing(isinstance(space, Cdf), widths, self._start)
         own = float(self._start[0])
         self._now: tuple[tuple[Corrector, ...], Weights] = tuple(parts), Weights(self._start.copy(), own, 0, 0.0)
         self._asked: tuple[object, Array | None, Array] = None, None, self._start  # what the parts announced last
@@ -217,7 +218,7 @@ class AutoCorrector(Corrector):
 
     def _announce(self, forecast: Array) -> Forecast:
         mean = np.empty((1, self.space.dim))
-        mix.now(self._known(forecast), self._now[1].weights, self._widths, isinstance(self.space, Cdf), mean)
+        mix.now(self._known(forecast), self._now[1].weights, self._rule, mean)
         return self._point(mean[0])
 
     def _given_by(self, parts: Sequence[Corrector], forecasts: Array) -> Array:
@@ -231,7 +232,7 @@ class AutoCorrector(Corrector):
         parts, now = self._now
         means = np.empty(forecasts.shape)
         given = self._given_by(parts, forecasts)
-        mix.for_rows(len(means))(given, now.weights, self._widths, isinstance(self.space, Cdf), means)
+        mix.for_rows(len(means))(given, now.weights, self._rule, means)
         return means
 
     def _after(self, forecast: Array, outcome: Array, *, weight: float = 1.0) -> dict[str, Any]:
@@ -248,9 +249,7 @@ class AutoCorrector(Corrector):
         means = np.empty(batch.forecasts.shape)
         weights = now.weights.copy()
         rows = np.array(batch.outcomes), np.array(batch.all_weights())
-        numbers = isinstance(self.space, Cdf)
-        mixed = play.for_rows(len(means))
-        lifted = mixed(given, *rows, weights, self._start, now.seen, self._widths, numbers, means)
+        lifted = play.for_rows(len(means))(given, *rows, weights, now.seen, self._rule, means)
         return means, replace(now, weights=weights, seen=now.seen + len(batch.counted()), lifted=now.lifted + lifted)
 
     def _played(self, batch: Batch) -> tuple[Array, dict[str, Any]] | None:
@@ -351,19 +350,27 @@ def _ranked(batch: Batch) -> Batch:
     return replace(merged.of(rows), weights=weights)
 
 
+class Mixing(NamedTuple):
+    """Whether it is distributions of a number that are mixed, the widths of their cells, and the first weights."""
+
+    numbers: bool
+    widths: Array
+    start: Array
+
+
 @strict
-def mix(given: Array, weights: Array, widths: Array, numbers: bool, means: Array) -> None:
+def mix(given: Array, weights: Array, rule: Mixing, means: Array) -> None:
     """Write the forecast of each row, given those to mix, `(forecasts, rows, dim)`."""
     costs = np.empty(means.shape[1])
     for row in range(len(means)):
-        _mix_one(given[:, row], weights, widths, numbers, costs, means[row])
+        _mix_one(given[:, row], weights, rule, costs, means[row])
 
 
 @strict
-def _mix_one(points: Array, weights: Array, widths: Array, numbers: bool, costs: Array, mean: Array) -> float:
+def _mix_one(points: Array, weights: Array, rule: Mixing, costs: Array, mean: Array) -> float:
     """Write the forecast of a round, and return the unit in which the scores of those mixed count."""
-    if numbers:
-        return pool_one(points, weights, widths, mean)
+    if rule.numbers:
+        return pool_one(points, weights, rule.widths, mean)
     _mix(points, weights, costs, mean)
     return 1.0
 
@@ -418,10 +425,8 @@ def play(
     outcomes: Array,
     row_weights: Array,
     weights: Array,
-    start: Array,
     seen: int,
-    widths: Array,
-    numbers: bool,
+    rule: Mixing,
     means: Array,
 ) -> float:
     """Announce and weigh rounds in order, those of weight 0 are only announced.
@@ -433,20 +438,20 @@ def play(
     losses = np.empty(count)
     lifted = 0.0
     for row in range(len(means)):
-        scale = _mix_one(given[:, row], weights, widths, numbers, costs, means[row])
+        scale = _mix_one(given[:, row], weights, rule, costs, means[row])
         weight = row_weights[row]
         if weight == 0.0:
             continue
         seen += 1
         least = math.inf
         for i in range(count):
-            losses[i] = score(given[i, row], outcomes[row], widths)
+            losses[i] = score(given[i, row], outcomes[row], rule.widths)
             least = min(least, losses[i])
-        if not numbers:
+        if not rule.numbers:
             allowed = 0.0
             for i in range(count):
                 allowed += weights[i] * exp(-(losses[i] - least))
-            over = score(means[row], outcomes[row], widths) - (least - log(allowed))
+            over = score(means[row], outcomes[row], rule.widths) - (least - log(allowed))
             if over > 1e-12:  # more than rounding
                 lifted += weight * over
         total = 0.0
@@ -456,5 +461,5 @@ def play(
             total += weights[i]
         share = min(SHARE, 1.0 / seen)
         for i in range(count):
-            weights[i] = (1.0 - share) * (weights[i] / total) + share * start[i]
+            weights[i] = (1.0 - share) * (weights[i] / total) + share * rule.start[i]
     return lifted
