@@ -48,18 +48,15 @@ from treecal.forecasters._tree.adaptive import (
 from treecal.forecasters._tree.path import Path as Path, TreeState as TreeState
 from treecal.forecasters._tree.steps import (
     Costs as Costs,
-    Mix as Mix,
-    TreeArgs as TreeArgs,
     Weighed as Weighed,
     carry as carry,
-    coordinate as coordinate,
+    climb as climb,
+    first_off_simplex as first_off_simplex,
     kernel_args as kernel_args,
-    place as place,
     place_rows as place_rows,
     weigh_piece as weigh_piece,
 )
 from treecal.forecasters._tree.treecal import TreeCal
-from treecal.forecasters._tree.weighting import Weighting as Weighting, weigh as weigh
 
 __all__ = [
     "REGISTRY",
