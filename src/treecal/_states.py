@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
 import numpy as np
 
-from treecal._typing import Integers
+from treecal._typing import Integers, Saved
 from treecal.exceptions import SnapshotError
 
 MOST_ROUNDS = 2**62
@@ -77,7 +77,7 @@ class Locked:
             self._finish()
             return {name: value for name, value in vars(self).items() if name != "_lock"}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: Saved) -> None:
         vars(self).update(state, _lock=RLock())
 
 
@@ -243,9 +243,9 @@ _LIMITS = {"pos": 624, "buffer_pos": 4, "has_uint32": 1, "uinteger": 2**32 - 1}
 _WIDTHS = {"MT19937": 32, "PCG64": 128, "PCG64DXSM": 128, "Philox": 64, "SFC64": 64}  # bits of the other numbers
 
 
-def generator_state(rng: np.random.Generator) -> dict[str, Any]:
+def generator_state(rng: np.random.Generator) -> Saved:
     """Return the generator's state as numbers, lists and dictionaries of them."""
-    state: dict[str, Any] = _plain(rng.bit_generator.state)
+    state: Saved = _plain(rng.bit_generator.state)
     return state
 
 

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from treecal._reading import Brier, Reading, Table
 from treecal._states import Configured, check_array, check_count, check_names, check_number
 from treecal._sums import Totals, group_rows, two_sum
-from treecal._typing import Array, Integers
+from treecal._typing import Array, Integers, Saved
 from treecal._validate import HEAVIEST, finite_array, sample_weight, sample_weights
 from treecal.exceptions import ForecastError, ParameterError, SnapshotError, TreeCalError
 from treecal.forecast import Forecast, uniform
@@ -442,14 +442,14 @@ class Ledger(Configured):
         """Return one row for each distinct forecast, the largest share of the error first."""
         return self.exact(per_node=per_node).table(as_distance(distance, self.space))
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> Saved:
         """Return the rows, as arrays that never change afterwards."""
         names, totals, settled = self._rows()
         points = self._points(names).copy()
         keys = names[:, self.space.dim :].copy()
         return {"rounds": settled[0], "weight": settled[1].copy(), "points": points, "keys": keys, "totals": totals}
 
-    def set_state(self, state: dict[str, Any]) -> None:
+    def set_state(self, state: Saved) -> None:
         """Resume from such rows. Any others raise a `SnapshotError` and change nothing."""
         check_names("the ledger", state, ("rounds", "weight", "points", "keys", "totals"))
         rounds = state["rounds"]

@@ -13,7 +13,7 @@ import numpy as np
 from treecal._compile import strict
 from treecal._elementary import applied, exp, log, log_losses
 from treecal._states import State, check_array, check_count, check_like, check_names, check_number, resumed
-from treecal._typing import Array
+from treecal._typing import Array, Changes, Saved
 from treecal.correctors import _forgetting as forgetting
 from treecal.correctors._base import Corrector, Scored
 from treecal.correctors._batch import Batch
@@ -235,7 +235,7 @@ class AutoCorrector(Corrector):
         mix.for_rows(len(means))(given, now.weights, self._rule, means)
         return means
 
-    def _after(self, forecast: Array, outcome: Array, *, weight: float = 1.0) -> dict[str, Any]:
+    def _after(self, forecast: Array, outcome: Array, *, weight: float = 1.0) -> Changes:
         parts, now = self._now
         given = self._known(forecast)
         sources = [forecast, *given[1:, 0]]
@@ -252,7 +252,7 @@ class AutoCorrector(Corrector):
         lifted = play.for_rows(len(means))(given, *rows, weights, now.seen, self._rule, means)
         return means, replace(now, weights=weights, seen=now.seen + len(batch.counted()), lifted=now.lifted + lifted)
 
-    def _played(self, batch: Batch) -> tuple[Array, dict[str, Any]] | None:
+    def _played(self, batch: Batch) -> tuple[Array, Changes] | None:
         parts, now = self._now
         own = replace(batch, inner=True)
         rounds = len(batch.counted())
@@ -301,11 +301,11 @@ class AutoCorrector(Corrector):
             given.append(fitted[-1]._announce_many(given[source], None) if any(self._sources) else batch.forecasts)
         return tuple(fitted)
 
-    def _own_state(self) -> dict[str, Any]:
+    def _own_state(self) -> Saved:
         parts, now = self._now
         return {"weighed": dict(vars(now)), "parts": {str(i): part._past() for i, part in enumerate(parts)}}
 
-    def _own_resumed(self, state: dict[str, Any], rounds: int) -> dict[str, Any]:
+    def _own_resumed(self, state: Saved, rounds: int) -> Changes:
         check_names("the mixture", state, ("weighed", "parts"))
         check_like(dict(vars(self._now[1])), state["weighed"], "the weights")
         now = Weights(**deepcopy(state["weighed"]))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from treecal._states import Entries, check_names, resumed
-from treecal._typing import Array
+from treecal._typing import Array, Changes, Saved
 from treecal.correctors._base import Corrector, Scored, checked_part
 from treecal.correctors._batch import Batch, Group
 from treecal.correctors._groups import Cells
@@ -136,7 +136,7 @@ class ByGroup(Corrector):
             parts[name] = _Part(number, corrector._fitted_to(replace(batch.of(rows), groups=None)))
         vars(self).update(_parts=Entries(parts), **self._counted(len(batch)))
 
-    def _after(self, forecast: Array, outcome: Array, *, group: Group = None, weight: float = 1.0) -> dict[str, Any]:
+    def _after(self, forecast: Array, outcome: Array, *, group: Group = None, weight: float = 1.0) -> Changes:
         name = read_name(group)
         number, corrector = self._part(name)
         if corrector is self.corrector:
@@ -144,7 +144,7 @@ class ByGroup(Corrector):
         learned = _Part(number, corrector._learned(forecast, outcome, None, weight))
         return {"_parts": self._parts.after({name: learned})}
 
-    def _played(self, batch: Batch) -> tuple[Array, dict[str, Any]] | None:
+    def _played(self, batch: Batch) -> tuple[Array, Changes] | None:
         """Let one group after the other learn its rounds, if its corrector knows how."""
         met = self._parts.read()
         new = dict[Hashable, _Part]()
@@ -163,7 +163,7 @@ class ByGroup(Corrector):
                 new[name] = _Part(number, corrector._with(changes, len(own.counted())))
         return means, {"_parts": self._parts.after(new)}
 
-    def _own_state(self) -> dict[str, Any]:
+    def _own_state(self) -> Saved:
         parts = self._parts.read()
         return {
             "start": self.corrector._past(),
@@ -171,7 +171,7 @@ class ByGroup(Corrector):
             "inside": {str(part.number): part.corrector._past() for part in parts.values()},
         }
 
-    def _own_resumed(self, state: dict[str, Any], rounds: int) -> dict[str, Any]:
+    def _own_resumed(self, state: Saved, rounds: int) -> Changes:
         check_names("the groups", state, ("start", "names", "inside"))
         names = saved_names(state["names"])
         check_names("inside", state["inside"], [str(i) for i in range(len(names))])

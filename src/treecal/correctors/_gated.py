@@ -13,7 +13,7 @@ import numpy as np
 from treecal._elementary import log
 from treecal._evidence import FLOOR, MOST, EProcess, brier_bet, crps_bet, log_bet
 from treecal._states import check_count, check_like, check_names, check_number, resumed
-from treecal._typing import Array
+from treecal._typing import Array, Changes, Saved
 from treecal._validate import positive_number
 from treecal.correctors._base import Corrector, Scored, checked_part
 from treecal.correctors._batch import Batch, Group
@@ -247,7 +247,7 @@ class Gated(Corrector):
         found = self.corrector._announce_many(forecasts, groups)
         return found if self.open else np.array(forecasts)
 
-    def _after(self, forecast: Array, outcome: Array, *, group: Group = None, weight: float = 1.0) -> dict[str, Any]:
+    def _after(self, forecast: Array, outcome: Array, *, group: Group = None, weight: float = 1.0) -> Changes:
         corrector, gate = self._now
         gate = self._judged(gate, self._rounds + 1, forecast, self._corrected(forecast, group).mean, outcome)
         return {"_now": (corrector._learned(forecast, outcome, group, weight), gate)}
@@ -263,7 +263,7 @@ class Gated(Corrector):
             bet = brier_bet(announced, other, outcome, diameter=self._diameter)
         return gate.after(bet, self.alpha, number)
 
-    def _played(self, batch: Batch) -> tuple[Array, dict[str, Any]] | None:
+    def _played(self, batch: Batch) -> tuple[Array, Changes] | None:
         """Let the corrector learn all rounds, if it knows how: what it announces is judged afterwards, in order."""
         corrector, gate = self._now
         if (found := corrector._played(replace(batch, inner=True))) is None:
@@ -283,7 +283,7 @@ class Gated(Corrector):
         corrector, gate = self._now
         vars(self).update(_now=(corrector._fitted_to(batch), gate), **self._counted(len(batch)))
 
-    def _own_state(self) -> dict[str, Any]:
+    def _own_state(self) -> Saved:
         corrector, gate = self._now
         columns = zip(*gate.switches, strict=True) if gate.switches else [()] * 4
         switches = dict(zip(Switch._fields, map(list, columns), strict=True))
@@ -295,7 +295,7 @@ class Gated(Corrector):
             "switches": switches,
         }
 
-    def _own_resumed(self, state: dict[str, Any], rounds: int) -> dict[str, Any]:
+    def _own_resumed(self, state: Saved, rounds: int) -> Changes:
         check_names("the gate", state, ("corrector", "open", "evidence", "count", "switches"))
         check_like(asdict(EProcess()), state["evidence"], "the evidence")
         check_count("the number of switches", state["count"], most=rounds)

@@ -10,7 +10,7 @@ from dataclasses import astuple
 from typing import Any
 
 from treecal._states import check_names, resumed
-from treecal._typing import Array
+from treecal._typing import Array, Changes, Saved
 from treecal._validate import whole_number
 from treecal.correctors._base import Corrector, Scored, checked_part
 from treecal.correctors._batch import Batch
@@ -170,7 +170,7 @@ class GuardedCorrector(Corrector):
         guard = guards[number]
         return DecisionForecast(self._point(point), self.losses) if guard.open else guard.safe.predict()
 
-    def _after(self, forecast: Array, outcome: Array) -> dict[str, Any]:
+    def _after(self, forecast: Array, outcome: Array) -> Changes:
         (corrector, guards, shelf), announced = self._now, self._announce(forecast)
         number = 0 if shelf is not None else self._corrected(forecast)[1]
         guard = guards[number]
@@ -248,7 +248,7 @@ class GuardedCorrector(Corrector):
             most = min(most, safe._within(every, count * (squares + rounds)).bound * every)
         return Certificate((eager + most) / every, f"{count} guards: {eager / every:.3g} + regret matching")
 
-    def _own_state(self) -> dict[str, Any]:
+    def _own_state(self) -> Saved:
         corrector = {} if self.corrector is None else {"corrector": self.corrector.get_state()}
         _, guards, shelf = self._now
         books = {} if shelf is None else {"books": dict(vars(shelf.books))}
@@ -260,7 +260,7 @@ class GuardedCorrector(Corrector):
         count = len(self._now[1])
         return ["guard"] if count == 1 else [f"guard {i}" for i in range(count)]
 
-    def _own_resumed(self, state: dict[str, Any], rounds: int) -> dict[str, Any]:
+    def _own_resumed(self, state: Saved, rounds: int) -> Changes:
         corrector, guards, shelf = self._now
         books = ["books"] * (shelf is not None)
         check_names("the state", state, [*books, *self._guard_names, *["corrector"] * (corrector is not None)])

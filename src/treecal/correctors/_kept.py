@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from treecal._states import Configured, Locked, check_array, check_count, check_like, check_names
-from treecal._typing import Array
+from treecal._typing import Array, Changes, Saved
 from treecal.correctors._batch import Group
 from treecal.correctors._names import saved_names
 from treecal.correctors._scores import Correction, Sums, Tallies
@@ -30,7 +30,7 @@ class Opened(NamedTuple):
     group: Group
     announced: Forecast
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Saved:
         """Return arrays and JSON values."""
         x = self.announced
         nodes = np.empty((0, 2), np.int64) if x.nodes is None else x.nodes
@@ -84,11 +84,11 @@ class Kept(Locked, Configured, ABC):
             self._finish()
             return self._tallies.ledgers
 
-    def _own_state(self) -> dict[str, Any]:
+    def _own_state(self) -> Saved:
         """Return everything that `_learn` changes: arrays, JSON values, or dictionaries of them. The caller copies."""
         return dict(vars(self._state))
 
-    def _own_resumed(self, state: dict[str, Any], rounds: int) -> dict[str, Any]:
+    def _own_resumed(self, state: Saved, rounds: int) -> Changes:
         """Return the attributes, by name, that a copy of this state of so many rounds makes; any other raises."""
         check_like(self._own_state(), state)
         own = type(self._state)(**deepcopy(state))
@@ -125,7 +125,7 @@ class Kept(Locked, Configured, ABC):
                 raise ParameterError("no scores are kept.", hint="make the corrector with scores='binned'.")
             return self._tallies.report(self._sums)
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> Saved:
         """Return a copy of the state: arrays, JSON values, dictionaries of them; and any open round's forecast."""
         with self._lock:
             state = self._past()
@@ -133,7 +133,7 @@ class Kept(Locked, Configured, ABC):
                 state["open"] = waits.state()
             return deepcopy(state)
 
-    def _past(self) -> dict[str, Any]:
+    def _past(self) -> Saved:
         self._settle()
         scores = {} if self._tallies is None or self._sums is None else self._tallies.state(self._sums)
         ledgers = {} if self._tallies is None else self._tallies.ledgers
@@ -145,12 +145,12 @@ class Kept(Locked, Configured, ABC):
             "ledgers": {role: ledger.get_state() for role, ledger in ledgers.items()},
         }
 
-    def set_state(self, state: dict[str, Any]) -> None:
+    def set_state(self, state: Saved) -> None:
         """Resume from a state that `get_state` returned. Any other raises a `TreeCalError` and changes nothing."""
         with self._lock:
             vars(self).update(self._resumed(state))
 
-    def _resumed(self, state: dict[str, Any]) -> dict[str, Any]:
+    def _resumed(self, state: Saved) -> Changes:
         """Return the attributes, by name, that a copy of this state makes; any other raises."""
         waits = isinstance(state, dict) and "open" in state
         if isinstance(state, dict):

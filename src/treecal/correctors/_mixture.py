@@ -12,7 +12,7 @@ import numpy as np
 
 from treecal._elementary import applied, exp, power
 from treecal._states import State, check_array, check_count, check_like, check_names, resumed
-from treecal._typing import Array, Integers
+from treecal._typing import Array, Changes, Integers, Saved
 from treecal._validate import positive_number, whole_number
 from treecal.correctors._base import Corrector, Scored, checked_part
 from treecal.correctors._batch import Batch, Group, one_each
@@ -210,13 +210,13 @@ class Mixture(Corrector):
         elif group is not None:
             raise UnsupportedError("a Mixture without a corrector knows no groups.", hint="corrector=tc.ByGroup(...).")
 
-    def _after(self, forecast: Array, outcome: Array, *, group: Group = None, weight: float = 1.0) -> dict[str, Any]:
+    def _after(self, forecast: Array, outcome: Array, *, group: Group = None, weight: float = 1.0) -> Changes:
         shares, corrector = self._now
         if corrector is not None:
             corrector = corrector._learned(self._mixed(forecast), outcome, group, weight)
         return {"_now": (self._next(shares, forecast, outcome, weight, self._rounds + 1), corrector)}
 
-    def _passed(self) -> dict[str, Any]:
+    def _passed(self) -> Changes:
         shares, corrector = self._now
         return {"_now": (shares.after(shares.weights, self._rounds + 1), corrector)}
 
@@ -324,12 +324,12 @@ class Mixture(Corrector):
                 raise self._of(error, i) from None
         return found
 
-    def _own_state(self) -> dict[str, Any]:
+    def _own_state(self) -> Saved:
         shares, corrector = self._now
         last = {} if corrector is None else {"corrector": corrector._past()}
         return {"shares": dict(vars(shares))} | last
 
-    def _own_resumed(self, state: dict[str, Any], rounds: int) -> dict[str, Any]:
+    def _own_resumed(self, state: Saved, rounds: int) -> Changes:
         shares, corrector = self._now
         check_names("the mixture", state, ["shares", *["corrector"] * (corrector is not None)])
         check_like(dict(vars(shares)), state["shares"], "the shares")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterator
-from typing import Any
 
 import numpy as np
 
 from treecal._states import Entries, check_array, check_names, check_number
-from treecal._typing import Array
+from treecal._typing import Array, Changes, Saved
 from treecal._validate import whole_number
 from treecal.correctors._base import Corrector, Scored
 from treecal.correctors._batch import Group
@@ -192,7 +191,7 @@ class Multicalibrator(Corrector):
         above = balance(height - curve * floors, (1 - part) * curve)
         return floors + (1 - part) * above, np.where(above > 0, 0.0, floors)
 
-    def _after(self, forecast: Array, outcome: Array, *, group: Group = None, weight: float = 1.0) -> dict[str, Any]:
+    def _after(self, forecast: Array, outcome: Array, *, group: Group = None, weight: float = 1.0) -> Changes:
         p, held = self._balanced(forecast, group)
         lifted = weight * (float(held.sum()) * outcome - held)  # y − y'
         added = (weight * (outcome - p) - lifted) * np.stack([np.ones(len(p)), p, forecast])
@@ -207,7 +206,7 @@ class Multicalibrator(Corrector):
             newest[name] = _Tested(own.weight + weight, sums, own.squares + squares, own.lifted + lifted)
         return {"_tested": self._tested.after(newest), "_spent": spent}
 
-    def _own_state(self) -> dict[str, Any]:
+    def _own_state(self) -> Saved:
         met = self._tested.read()
         dim = self.space.dim
         return {
@@ -219,7 +218,7 @@ class Multicalibrator(Corrector):
             "spent": self._spent,
         }
 
-    def _own_resumed(self, state: dict[str, Any], rounds: int) -> dict[str, Any]:
+    def _own_resumed(self, state: Saved, rounds: int) -> Changes:
         if isinstance(state, dict) and "lifted" not in state:  # older snapshots are of no floors
             state = {**state, "lifted": np.zeros((len(state.get("names", ())), self.space.dim))}
         check_names("the groups", state, ("names", "weight", "sums", "squares", "lifted", "spent"))

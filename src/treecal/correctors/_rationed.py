@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from treecal._states import State, check_array, check_names, resumed
-from treecal._typing import Array
+from treecal._typing import Array, Changes, Saved
 from treecal.correctors._base import Corrector, Scored, checked_part
 from treecal.exceptions import ParameterError, SnapshotError
 from treecal.forecast import DecisionForecast, Forecast
@@ -128,7 +128,7 @@ class Rationed(Corrector):
         priced = Losses(self.losses.space, self.losses.costs + state.prices[:, None], actions=self.losses.actions)
         return DecisionForecast(self._point(point), priced)
 
-    def _after(self, forecast: Array, outcome: Array) -> dict[str, Any]:
+    def _after(self, forecast: Array, outcome: Array) -> Changes:
         (corrector, state), x = self._now, self._announce(forecast)
         assert isinstance(x, DecisionForecast)
         (shares,) = x.shares
@@ -141,11 +141,11 @@ class Rationed(Corrector):
             corrector = corrector._learned(forecast, outcome)
         return {"_now": (corrector, Rations(prices, state.used + shares, regrets))}
 
-    def _own_state(self) -> dict[str, Any]:
+    def _own_state(self) -> Saved:
         corrector, state = self._now
         return dict(vars(state)) | ({} if corrector is None else {"corrector": corrector.get_state()})
 
-    def _own_resumed(self, state: dict[str, Any], rounds: int) -> dict[str, Any]:
+    def _own_resumed(self, state: Saved, rounds: int) -> Changes:
         corrector, now = self._now
         check_names("the state", state, [*vars(now), *["corrector"] * (corrector is not None)])
         for name, own in vars(now).items():

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from treecal._states import MOST_ROUNDS, check_array, check_names, check_number, check_rounds
-from treecal._typing import Array, Integers, Outcomes
+from treecal._typing import Array, Changes, Integers, Outcomes, Saved
 from treecal._validate import HEAVIEST, positive_number
 from treecal.columns import ROUNDS, Columns, ColumnStreams, Field, Schema
 from treecal.correctors import _forgetting as forgetting, _newton_kernels as kernels
@@ -198,11 +198,11 @@ class Scaling(Corrector):
     def _forecasts(self, forecasts: Array, groups: Any) -> list[Forecast]:
         return [self._point(row.copy()) for row in self._means(forecasts)]
 
-    def _after(self, forecast: Array, outcome: Array, *, weight: float = 1.0) -> dict[str, Any]:
+    def _after(self, forecast: Array, outcome: Array, *, weight: float = 1.0) -> Changes:
         weights = None if weight == 1.0 else np.array([weight])
         return {"_state": self._stepped(Batch(forecast[None], np.array(outcome)[None], weights=weights))[1]}
 
-    def _played(self, batch: Batch) -> tuple[Array, dict[str, Any]]:
+    def _played(self, batch: Batch) -> tuple[Array, Changes]:
         means, now = self._stepped(batch)
         return means, {"_state": now}
 
@@ -374,14 +374,14 @@ class ScalingStreams(ColumnStreams):
         self.torn = False
         return means
 
-    def state(self, rows: Integers) -> dict[str, Any]:
+    def state(self, rows: Integers) -> Saved:
         """Return an array for each part of the state; without what is the same for all where nothing is forgotten."""
         kept = self.rows(rows)
         if self.thing.forget:
             return kept
         return {"rounds": kept["rounds"], **{name: kept[name][:, 0] for name in ("theta", "curvature")}}
 
-    def resumed(self, state: dict[str, Any]) -> Self:
+    def resumed(self, state: Saved) -> Self:
         if self.thing.forget:
             return self.with_rows(state)
         check_names("the state", state, ("rounds", "theta", "curvature"))

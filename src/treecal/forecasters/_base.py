@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from treecal._states import Configured, Locked, check_count, check_like, check_names, resumed
-from treecal._typing import Array
+from treecal._typing import Array, Changes, Saved
 from treecal._validate import whole_number
 from treecal.columns import Streams
 from treecal.exceptions import GeometryError, ParameterError, TreeCalError, UnsupportedError
@@ -141,21 +141,21 @@ class Forecaster(Configured, ABC):
         """Learn the mean outcome of a block as one round."""
         self._learn(total / self._block)
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> Saved:
         """Return the state, as arrays and numbers that never change afterwards."""
         own = {name: _copy(value) for name, value in self._own_state().items()}
         return own | {name: getattr(self, name).get_state() for name in self._parts}
 
-    def _own_state(self) -> dict[str, Any]:
+    def _own_state(self) -> Saved:
         state = self._state
         return {field.name: getattr(state, field.name) for field in fields(state)}
 
-    def set_state(self, state: dict[str, Any]) -> None:
+    def set_state(self, state: Saved) -> None:
         """Resume from a state that `get_state` returned. Any other raises a `SnapshotError` and changes nothing."""
         for name, value in self._resumed(state).items():
             setattr(self, name, value)
 
-    def _resumed(self, state: dict[str, Any]) -> dict[str, Any]:
+    def _resumed(self, state: Saved) -> Changes:
         """Return the attributes, by name, that a copy of this state makes; any other raises."""
         own = self._own_state()
         check_names("the state", state, [*own, *self._parts])
@@ -281,12 +281,12 @@ class LockedForecaster(Locked, Forecaster):
         with self._lock:
             super().update(outcome)
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> Saved:
         """Return the state, as arrays and numbers that never change afterwards."""
         with self._lock:
             return super().get_state()
 
-    def set_state(self, state: dict[str, Any]) -> None:
+    def set_state(self, state: Saved) -> None:
         """Resume from a state that `get_state` returned. Any other raises a `SnapshotError` and changes nothing."""
         with self._lock:
             super().set_state(state)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from treecal._states import MOST_ROUNDS, State, check_array, check_count, generator_from, generator_state
-from treecal._typing import Array
+from treecal._typing import Array, Changes, Saved
 from treecal._validate import whole_number
 from treecal.exceptions import ParameterError, SnapshotError
 from treecal.forecast import Forecast, uniform
@@ -145,7 +145,7 @@ class Sampled(LockedForecaster):
         self.rng.bit_generator.state = state.rng  # in place: others may draw from it, too
         self._now = self.forecaster, state.block_sum, state.block_seen, state.drawn
 
-    def _resumed(self, state: dict[str, Any]) -> dict[str, Any]:
+    def _resumed(self, state: Saved) -> Changes:
         after = super()._resumed(state)
         if (drawn := state["drawn"]) is not None:
             check_count("the draw", drawn, most=len(after["forecaster"].predict()) - 1)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from treecal._states import Entries, check_array, check_count, check_names, check_number
-from treecal._typing import Array
+from treecal._typing import Array, Saved
 from treecal.exceptions import SnapshotError
 from treecal.forecast import Forecast, TreeForecast
 from treecal.geometry import ConvexSet, Lp, Norm
@@ -101,7 +101,7 @@ class Tally(NamedTuple):
             named[point.tobytes()] = bias, float(_norms(self.norm, bias))
         return Biases(named)
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> Saved:
         """Return the state, as arrays and numbers."""
         biases, dim = self.biases.read(), self.path.shape[1]
         points = np.array([np.frombuffer(key) for key in biases]).reshape(-1, dim)

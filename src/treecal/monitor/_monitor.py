@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from treecal._states import Configured, Entries, Locked, check_count, check_names, check_number
-from treecal._typing import Array
+from treecal._typing import Array, Saved
 from treecal._validate import finite_array, positive_number
 from treecal.correctors import Group, one_each, read_name, saved_names
 from treecal.exceptions import ParameterError, SnapshotError, UnsupportedError
@@ -451,7 +451,7 @@ class Monitor(Locked, Configured):
         with self._lock:
             vars(self).update(_now=self._new(), _groups=Entries())
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> Saved:
         """Return a copy of the state: arrays, JSON values, and dictionaries of them."""
         with self._lock:
             names = list(self._groups.read())
@@ -466,7 +466,7 @@ class Monitor(Locked, Configured):
                 "groups": (stacked(parts) if parts else now.evidence.of([]))._asdict(),
             }
 
-    def set_state(self, state: dict[str, Any]) -> None:
+    def set_state(self, state: Saved) -> None:
         """Resume from a state that `get_state` returned. Any other raises a `TreeCalError` and changes nothing."""
         check_names("the state", state, ("rounds", "peak", "alarm", "evidence", "names", "groups"))
         rounds = state["rounds"]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from treecal._states import check_count, check_names, check_number, resumed
-from treecal._typing import Array
+from treecal._typing import Array, Changes, Saved
 from treecal.exceptions import ParameterError, SnapshotError, UnsupportedError
 from treecal.forecast import DecisionForecast, Forecast
 from treecal.forecasters._base import Forecaster, LockedForecaster, reach
@@ -202,7 +202,7 @@ class Guard:
             bound = rounds * self.diameter
         return GuardReport(self.rounds, eager.rounds, rounds, eager.total, bound, allowed, allowed - eager.total)
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> Saved:
         """Return the state, as arrays, numbers and dictionaries of them."""
         parts = {"safe": self.safe.get_state(), "eager": self.tally.get_state()}
         return {"rounds": self.rounds, "best": self.best} | parts
@@ -216,7 +216,7 @@ class Guard:
             raise SnapshotError(f"the parts of the guard do not agree on {twin.rounds} rounds.")
         return twin
 
-    def resumed_late(self, state: dict[str, Any]) -> Guard:
+    def resumed_late(self, state: Saved) -> Guard:
         """Return the guard of a state without its safe part."""
         check_count("rounds", state["rounds"])
         rounds = int(state["rounds"])
@@ -424,13 +424,13 @@ class Guarded(LockedForecaster):
         """Return what the guard did so far: rounds and errors of both parts, and the budget."""
         return self._now[1].report()
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> Saved:
         """Return the states of both parts and of the guard."""
         with self._lock:
             eager, guard = self._now
             return {"eager": eager.get_state(), "guard": guard.get_state()}
 
-    def _resumed(self, state: dict[str, Any]) -> dict[str, Any]:
+    def _resumed(self, state: Saved) -> Changes:
         check_names("the state", state, ("eager", "guard"))
         eager, guard = resumed(self.eager, state["eager"]), self._now[1].resumed(state["guard"])
         if eager.rounds != guard.rounds:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from treecal._compile import strict
-from treecal._typing import Array, Integers
+from treecal._typing import Array, Integers, Saved
 
 START, ROOM, SLOT_START, SLOT_ROOM, CONTEXT_START, CONTEXT_ROOM = range(6)
 """Columns of `numbers`: the block of columns and its length, that of slots, and that of contexts."""
@@ -167,7 +167,7 @@ def _coordinates(numbers: Integers, used: Integers, dim: int) -> Integers:
     return np.asarray(first[:, None] + room[:, None] * np.arange(dim))
 
 
-def pack(pool: Pool, rows: Integers) -> dict[str, Any]:
+def pack(pool: Pool, rows: Integers) -> Saved:
     """Return what the pages of some streams hold, by name: those of one stream after those of the one before."""
     numbers = pool.numbers[rows]
     counts = (pool.used[rows], pool.announced[rows], pool.contexts[rows])
@@ -179,7 +179,7 @@ def pack(pool: Pool, rows: Integers) -> dict[str, Any]:
     return found
 
 
-def unpack(pages: dict[str, Any], pool: Pool) -> None:
+def unpack(pages: Saved, pool: Pool) -> None:
     """Write the pages of all streams, which have room for them."""
     at = _coordinates(pool.numbers, pool.used, pool.told.shape[1])
     pool.points[at] = pages["points"]

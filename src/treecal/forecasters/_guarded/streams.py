@@ -12,7 +12,7 @@ import numpy as np
 
 from treecal._compile import unlocked
 from treecal._states import MOST_ROUNDS
-from treecal._typing import Array, Integers, Outcomes
+from treecal._typing import Array, Integers, Outcomes, Saved
 from treecal.columns import ROUNDS, ColumnStreams, Field, Forecasts, ListedForecasts, Schema
 from treecal.exceptions import SnapshotError
 from treecal.forecast import Forecast, uniform
@@ -318,7 +318,7 @@ class GuardStreams(ColumnStreams):
         self._pool = self._new_pool(numbers, [*free])
         unpack(pages, self._pool)
 
-    def rows(self, rows: Integers) -> dict[str, Any]:
+    def rows(self, rows: Integers) -> Saved:
         """Return the columns, and of the pages one stream's rows after another's.
 
         Of the pages there is a row for each column that is used (`points`, `biases`, `visits`, `slots`); for each point
@@ -384,7 +384,7 @@ class GuardStreams(ColumnStreams):
         guard._opened()
         return f
 
-    def _columns(self, pages: dict[str, Any]) -> tuple[Array, Array, Array, Array]:
+    def _columns(self, pages: Saved) -> tuple[Array, Array, Array, Array]:
         """Return points, biases, sizes and rounds of a stream's book, in as many columns as the class has."""
         used, width = len(pages["points"]), 2
         while width < used:
