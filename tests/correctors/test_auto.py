@@ -166,7 +166,6 @@ def test_sets_and_states_that_cannot_be() -> None:
         {"weights": np.zeros(5)},
         {"seen": 1},
         {"model": 0.0},
-        {"lifted": -1.0},
     ):
         with pytest.raises(SnapshotError):
             f.set_state(good | {"own": good["own"] | {"weighed": weighed | changed}})
