@@ -75,7 +75,7 @@ def decide(
     with ExitStack() as stack:
         target = None if output is None else stack.enter_context(new_file(output, force=force))
         log = open_source(path, decimal=decimal)
-        names = None if classes is None else split("--classes", classes)
+        names = split("--classes", classes) or None
         came = split("--outcome", outcome)
         columns = split("--forecast", forecast) if forecast else find_probabilities(log, came[0], names)
         rows = read_outcomes(

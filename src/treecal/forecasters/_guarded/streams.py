@@ -199,7 +199,7 @@ class GuardStreams(ColumnStreams):
         self._book = book = thing.eager.shelf.book
         source = thing.eager.source
         error = -1.0 if guard.error is None else guard.error
-        squares = thing.norm.weights if isinstance(thing.norm, Crps) else np.ones(self._space.dim)
+        squares = unlocked(thing.norm.weights) if isinstance(thing.norm, Crps) else np.ones(self._space.dim)
         if thing.norm == l1:
             squares = np.empty(0)
         share = guard.budget * guard.rate
