@@ -93,6 +93,21 @@ def test_out_of_ten_is_asked_for(tmp_path: Path) -> None:
     assert [each["value"] for each in document["stated"]] == [0.5, 0.7, 0.9]
 
 
+def test_likelihoods_are_gathered_by_twentieths(tmp_path: Path) -> None:
+    """As exports of lm-evaluation-harness have them: hardly two are alike."""
+    rng = np.random.default_rng(0)
+    sure = rng.random(2000)
+    path = write(tmp_path, [{"sure": p, "ok": bool(rng.random() < p**2)} for p in sure.tolist()])
+    done = run("judge", path, "--confidence", "sure", "--correct", "ok", "--json")
+    assert done.code == 0, done.err
+    assert "the means of those near each twentieth" in done.err
+    found = json.loads(done.out)["stated"]
+    assert len(found) == 21
+    assert sum(each["rows"] for each in found) == 2000
+    assert found[0]["value"] == pytest.approx(sure[sure < 0.025].mean())
+    assert [each["off"] for each in found[8:13]] == [True] * 5
+
+
 def test_a_report(tmp_path: Path) -> None:
     path = write(tmp_path, rows())
     paper = tmp_path / "report.html"

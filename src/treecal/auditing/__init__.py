@@ -16,7 +16,7 @@ from treecal.auditing._number_rows import Columns, NumberRows
 from treecal.auditing._number_sums import NumberSums
 from treecal.auditing._result import Audit, shown
 from treecal.auditing._sample import LabelSample, sample_labels
-from treecal.auditing._stated import Stated, advice, read_answers, read_confidences, stated
+from treecal.auditing._stated import Stated, advice, gathered, read_answers, read_confidences, stated
 from treecal.auditing._words import acted, watched
 from treecal.measures import Bins
 

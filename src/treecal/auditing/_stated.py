@@ -128,6 +128,18 @@ def advice(found: Sequence[Stated]) -> str:
     return f"Say {'; '.join(said)}{rest}."
 
 
+def gathered(confidences: Array) -> Array:
+    """Return confidences as they are; if they are too many for a table, as means of those that one twentieth is near.
+
+    So it is where a model's likelihoods are its confidences. Tests of a mean, where each row has its own, are safe.
+    """
+    if len(np.unique(confidences)) <= _MOST_VALUES:
+        return confidences
+    home = np.round(20 * confidences).astype(np.int64)
+    mean: Array = np.bincount(home, confidences) / np.maximum(np.bincount(home), 1)
+    return mean[home]
+
+
 def read_answers(name: str, cells: Sequence[Any], *, soft: bool = False) -> Array:
     """Return whether each cell says right, 1, or wrong, 0; NaN where it says nothing. `soft` ones may be between."""
     found = np.full(len(cells), np.nan)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from treecal.auditing import advice, audit, check_known, read_answers, read_confidences, shown, stated
+from treecal.auditing import advice, audit, check_known, gathered, read_answers, read_confidences, shown, stated
 from treecal.cli._options import Force, Json, split
 from treecal.cli._terminal import Exit, emit, page, say
 from treecal.correctors import method_of
@@ -90,7 +90,8 @@ def judge(
             log["correct"] = log["correct"].astype(np.int64)
         found = audit(log, forecast="confidence", outcome="correct", classes=[0, 1], by=groups, **asked)
         found = replace(found, source=path)
-        values = stated(sure, right, **options)
+        said = gathered(sure)
+        values = stated(said, right, **options)
         if paper is not None:
             paper.write_text(_reported(found, advice(values)), "utf-8")
     unknown = int((~known).sum())
@@ -98,6 +99,8 @@ def judge(
         emit(found.to_dict() | {"stated": [each.to_dict() for each in values], "advice": advice(values)})
     else:
         page().print(shown(found, _option, values))
+    if said is not sure:
+        say("Too many confidences are stated for a table of values: it has the means of those near each twentieth.")
     if unknown and not options:
         say(
             f"{unknown:,} of {len(rows):,} rows have no {correct}, and it is not known how the others were chosen: "

@@ -21,7 +21,7 @@ const PLAYERS = [
     ["treecal", "treecal: the guarantee of the paper"],
     ["adaptive", "adaptive: treecal that learns its weights"],
     ["tracker", "tracker: follows the stream"],
-    ["running-mean", "running-mean: how often each class came"],
+    ["running-mean", "running-mean: how often each class was the outcome"],
   ]],
 ];
 
