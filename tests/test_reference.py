@@ -84,12 +84,14 @@ def test_the_names_people_type_are_on_the_front_page_of_the_reference() -> None:
 
 
 def given(thing: Any) -> set[str]:
-    """Return the names of the types one gets from a function, or from the fields and methods of a class."""
+    """Return the names of the types one gets from a function, or from the bases, fields and methods of a class."""
     if not inspect.isclass(thing):
         return set(re.findall(r"\w+", str(getattr(thing, "__annotations__", {}).get("return"))))
     members = (getattr(member, "fget", member) for member in vars(thing).values())
-    fields = re.findall(r"\w+", str(vars(thing).get("__annotations__")))
-    return set(fields).union(*(given(member) for member in members if inspect.isfunction(member)))
+    names = re.findall(
+        r"\w+", f"{thing.__bases__} {vars(thing).get('__orig_bases__')} {vars(thing).get('__annotations__')}"
+    )
+    return set(names).union(*(given(member) for member in members if inspect.isfunction(member)))
 
 
 def doctests(text: str | None) -> str:
