@@ -7,7 +7,7 @@ import { problem } from "./parts.js";
 /** @type {[string, string, [string, string][]][]} */
 const PLAYERS = [
   ["corrector", "Correctors: there is a model, and its forecasts are corrected", [
-    ["auto", "auto: mixes the others and the model as it is; needs no choice"],
+    ["auto", "auto: mixes several of these and the model as it is; needs no choice"],
     ["temperature", "temperature: one factor for all logits"],
     ["vector", "vector: a factor and a shift for each class"],
     ["platt", "platt: for two classes, a factor and a shift"],
