@@ -175,7 +175,7 @@ def test_an_alarm_says_what_was_counted() -> None:
     m.update(np.r_[np.zeros(20), np.ones(20)], -9.0)
     assert m.alarm is not None
     assert m.alarm.e_value > 1e200
-    assert str(m.alarm).endswith(": a number came, and its forecast had the probability 0")
+    assert str(m.alarm).endswith(": the outcome was a number, to which the forecast gave the probability 0")
 
 
 @pytest.mark.parametrize(("levels", "share"), [((0.1, 0.5, 0.9), 0.8), ((0.05, 0.5, 0.95), 0.9)])

@@ -331,15 +331,15 @@ def test_words_agree_with_each_other(browser: Any, books: str) -> None:
         page.goto("/")
         said = page.evaluate(script)
     assert said["alarm"].startswith(
-        "Forecasts of b are too low, by 0.1 on average, since the first outcome, which came "
+        "Forecasts of b are too low, by 0.1 on average, since the first outcome, which arrived "
     )
     assert said["alarm"].endswith("It was raised after 1 outcome.")
     assert said["numbers"][0].startswith(
         "Forecasts are too narrow: the 80\u00a0% interval held 50\u00a0%, since the first"
     )
-    assert said["numbers"][1].startswith("A number came, and its forecast had the probability 0.")
+    assert said["numbers"][1].startswith("The outcome was a number, to which the forecast gave the probability 0.")
     assert said["numbers"][2] == "announced: too narrow, since the first outcome"
-    assert said["proof"] == "b came, and its forecast had the probability 0. It was raised after 1 outcome."
+    assert said["proof"].startswith("The outcome was b, to which the forecast gave the probability 0. ")
     assert said["list"] == [
         "announced: b too low, since the first outcome",
         "Over all outcomes together; the alarm looks at them in order.",

@@ -28,7 +28,7 @@ def tally(rows: AuditRows, counts: BinCounts) -> None:
 
 
 class Actions:
-    """What whoever acts on the forecasts did, and what came, by group.
+    """What whoever acts on the forecasts did, and the outcomes, by group.
 
     Attributes
     ----------

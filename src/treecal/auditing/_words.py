@@ -1,4 +1,4 @@
-"""What is said of an audit in words: no library of tables is needed for that."""
+"""An audit in words: no library of tables is needed for that."""
 
 from __future__ import annotations
 

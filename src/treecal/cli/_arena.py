@@ -66,7 +66,7 @@ def arena(
     seeds
         Number of random seeds to average over. Where neither stream nor forecaster is random, one is played.
     limit
-        Seconds of processor time for one forecaster on one stream; slower ones are left out, and said to be.
+        Seconds of processor time for one forecaster on one stream; slower ones are left out, with a note.
     workers
         Number of processes; by default one per core.
     folder

@@ -108,14 +108,7 @@ def read_numbers(space: Cdf, numbers: NDArray[Any], before: int = 0, error: Refu
     """
     with np.errstate(over="ignore"):
         found = np.array(np.ma.filled(numbers, np.nan) if np.ma.isMA(numbers) else numbers, np.float64)
-    outside = ~((found >= space.low) & (found <= space.high))  # NaN, too
-    if outside.any():
-        refused = ~np.isfinite(found) if space.clip else outside
-        if refused.any():
-            at = int(np.argmax(refused))
-            _refuse(space, float(found[at]), before + at + 1, error)
-        found = np.clip(found, space.low, space.high)
-    return found
+    return _inside(space, found[:, None], before, ["is"], error)[:, 0]
 
 
 def _refuse(space: Cdf | None, number: float, round_: int, error: Refusal, what: str = "is") -> None:
@@ -412,16 +405,18 @@ def from_moments(space: Cdf, mean: Array, sd: Array, *, family: str = "normal") 
     return found.reshape(z.shape)
 
 
-def _inside(space: Cdf | None, values: Array, before: int, what: Sequence[str]) -> Array:
-    """Return numbers of forecasts, clipped if the set says so; the first other one raises, with its round."""
-    finite = np.isfinite(values)
-    outside = ~finite if space is None else ~((values >= space.low) & (values <= space.high))
-    if not outside.any():
+def _inside(
+    space: Cdf | None, values: Array, before: int, what: Sequence[str], error: Refusal = ForecastError
+) -> Array:
+    """Return rows of numbers, clipped if the set says so; the first other one raises, with its round."""
+    valid = np.isfinite(values) if space is None else (values >= space.low) & (values <= space.high)
+    if valid.all():
         return values
-    refused = outside if space is None or not space.clip else ~finite
-    if refused.any():
-        row, column = np.unravel_index(int(np.argmax(refused)), values.shape)
-        _refuse(space, float(values[row, column]), before + int(row) + 1, ForecastError, what[int(column)])
+    if space is not None and space.clip:
+        valid = np.isfinite(values)
+    if not valid.all():
+        row, column = np.unravel_index(int(np.argmin(valid)), values.shape)
+        _refuse(space, float(values[row, column]), before + int(row) + 1, error, what[int(column)])
     assert space is not None
     return np.clip(values, space.low, space.high)
 
@@ -429,5 +424,5 @@ def _inside(space: Cdf | None, values: Array, before: int, what: Sequence[str]) 
 def _say(what: str, where: NDArray[np.bool_], before: int) -> None:
     count = int(np.count_nonzero(where))
     place = f"at round {before + int(where.argmax()) + 1}"
-    said = f"{what} {place}." if len(where) == 1 else f"{what} in {count:,} of {len(where):,} forecasts, first {place}."
-    warnings.warn(said, RepairWarning, stacklevel=6)
+    text = f"{what} {place}." if len(where) == 1 else f"{what} in {count:,} of {len(where):,} forecasts, first {place}."
+    warnings.warn(text, RepairWarning, stacklevel=6)

@@ -61,7 +61,7 @@ class Alarm:
     Attributes
     ----------
     round
-        The round after whose outcome it came.
+        The round after whose outcome it was raised.
     onset
         The round in which the error most likely began: of all starts and all bets those that have won most. An
         estimate, early or late by as much as chance makes it.
@@ -117,7 +117,7 @@ class Alarm:
         number = self.kind in _OF_NUMBERS
         if self.e_value > _PROOF:
             which = "a number" if number else "another class" if self.direction == "too high" else str(self.where)
-            return f"alarm after {now}{group}: {which} came, and its forecast had the probability 0"
+            return f"alarm after {now}{group}: the outcome was {which}, to which the forecast gave the probability 0"
         if number:
             return (
                 f"alarm after {now}, since about {onset}{group}: forecasts are {self.direction}: {self._share()} "
