@@ -325,7 +325,7 @@ def _numeric(table: dict[Any, NDArray[Any]], name: Any, before: int, ndim: int) 
             column = np.array([np.nan if entry is None else entry for entry in column.ravel()], float).reshape(
                 column.shape
             )
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, OverflowError):  # as 10**400
             column = np.empty(0, "U1")
     if column.ndim != ndim or column.dtype.kind not in "iuf":
         expected = "numbers" if ndim == 1 else "an array of numbers, a row for each round"
@@ -360,9 +360,10 @@ def _tail(found: Array, where: NDArray[np.bool_], outer: Array, levels: Array, z
     row, at = np.nonzero(where)
     mass = levels[0] if sign > 0 else 1 - levels[0]
     width = np.abs(outer[row, 0] - outer[row, 1])
-    slope = np.divide(abs(levels[1] - levels[0]) / mass, width, out=np.full_like(width, np.inf), where=width > 0)
     away = np.abs(z[at] - outer[row, 0])
-    exponent = np.where(away > 0, -np.where(away > 0, away, 1.0) * slope, 0.0)
+    with np.errstate(over="ignore"):  # of a level such as 1e-320
+        slope = np.divide(abs(levels[1] - levels[0]) / mass, width, out=np.full_like(width, np.inf), where=width > 0)
+        exponent = np.where(away > 0, -np.where(away > 0, away, 1.0) * slope, 0.0)
     tail = np.empty_like(exponent)
     exponentials.for_rows(len(exponent) // 64)(np.maximum(exponent, -1000.0), tail)
     # At the upper quantile itself the function has its level, and jumps to 1 where nothing lies beyond.
