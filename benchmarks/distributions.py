@@ -5,11 +5,13 @@ errors, boosted quantile regression on lags, and a linear autoregression whose n
 are not fitted again; the rest is streamed, and the correctors start with nothing. Beside `tc.AutoCorrector` stand, by
 hand: adaptive conformal inference for each level (ACI; Gibbs and Candès 2021, step 0.01), conformal PID without a
 scorecaster (Angelopoulos, Candès and Tibshirani 2023), and the quantiles of the last 500 standardised errors, every 50
-rounds anew. Coverage is that of the last half of the rounds.
+rounds anew; and where they are installed (`pip install crepes mapie`) the online predictive systems of crepes, with the
+forecast's width as difficulty, and MAPIE's ACI around the median (`TimeSeriesRegressor`), which learns every 50 rounds.
+Coverage is that of the last half of the rounds.
 
 The half to which a series belongs is a bit of the hash of its name: choices were made on "tuned" series only.
 
-    python benchmarks/distributions.py             # the tables of docs/howto/numbers.md
+    python benchmarks/distributions.py             # the tables of docs/howto/correct-numbers.md
     python benchmarks/distributions.py --brief     # three series
 """
 
@@ -19,6 +21,7 @@ import hashlib
 import sys
 import warnings
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -151,6 +154,52 @@ def refit(raw: np.ndarray, y: np.ndarray) -> np.ndarray:
     return found
 
 
+def crepes_online(raw: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Conformal predictive systems of crepes, of all rows so far; the model while they know too little."""
+    from crepes import ConformalPredictiveSystem
+
+    percentiles = (100 * SCORED).tolist()
+    found = ConformalPredictiveSystem().predict_percentiles_online(
+        raw[:, 9],
+        y,
+        sigmas=np.maximum(raw[:, 17] - raw[:, 1], 1e-9),
+        lower_percentiles=percentiles,
+        warm_start=False,
+    )
+    return np.sort(np.where(np.isfinite(found), found, raw), axis=1)
+
+
+class Medians:
+    """A fitted regressor, for MAPIE: its predictions are its rows."""
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> Medians:
+        self.is_fitted_ = True
+        return self
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        return X[:, 0]
+
+
+def mapie_aci(raw: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """MAPIE's ACI of central intervals around the median, which learns every 50 rounds; the model before."""
+    from mapie.regression import TimeSeriesRegressor
+
+    X = raw[:, 9:10]
+    first = slice(0, 50)
+    model = TimeSeriesRegressor(Medians().fit(X, y), method="aci", cv="prefit")
+    model.fit(X[first], y[first])
+    shares = [round(float(1 - 2 * level), 2) for level in SCORED[:9]]
+    found = raw.copy()
+    for start in range(50, len(y), 50):
+        rows = slice(start, start + 50)
+        _, ends = model.predict(X[rows], confidence_level=shares, allow_infinite_bounds=True)
+        found[rows, :9] = ends[:, 0]
+        found[rows, 10:] = ends[:, 1, ::-1]
+        model.adapt_conformal_inference(X[rows], y[rows], gamma=0.01, confidence_level=shares)
+        model.update(X[rows], y[rows])
+    return np.sort(np.where(np.isfinite(found), found, raw), axis=1)
+
+
 def score(q: np.ndarray, y: np.ndarray) -> float:
     """Return the CRPS, as twice the mean pinball loss of 19 levels."""
     off = y[:, None] - q
@@ -183,13 +232,14 @@ def race(quantiles: np.ndarray, y: np.ndarray, low: float, high: float) -> dict[
 
     raw = np.array([quantile(t, SCORED) for t in range(len(y))])
     corrected = all_levels(auto.update_many(columns, y))
+    installed = {"crepes": crepes_online, "mapie": mapie_aci}
     return {
         "model": raw,
         "AutoCorrector": corrected,
         "ACI": aci(quantile, y),
         "PID": pid(raw, y),
         "refit": refit(raw, y),
-    }
+    } | {name: play(raw, y) for name, play in installed.items() if find_spec(name)}
 
 
 def main() -> None:

@@ -2,16 +2,18 @@
 
 python examples/monitor_table.py                       # all of it: 2,000 streams of 5,000 rounds a row
 python examples/monitor_table.py --streams 50          # a quick look
+python examples/monitor_table.py --numbers             # forecasts of a number only
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
 import treecal as tc
 from treecal.monitor import Watched, discoveries
@@ -216,6 +218,90 @@ def delays(streams: int) -> Iterator[str]:
         yield f"| {row.what} | {found:.0%} in {row.rounds - row.after:,} | {half} | {most} |"
 
 
+NUMBERS = tc.Cdf(-12, 12, points=60)
+WHOLE = tc.Cdf(0, 20, thresholds=np.arange(20.0))
+QUANTILES = {0.05: -1.6449, 0.1: -1.2816, 0.25: -0.6745, 0.5: 0.0, 0.75: 0.6745, 0.9: 1.2816, 0.95: 1.6449}
+FEW = (0.1, 0.5, 0.9)
+
+
+def walk(rng: np.random.Generator, rounds: int) -> Array:
+    """Return means that move."""
+    return np.asarray(np.cumsum(0.05 * rng.normal(size=rounds)) % 4 - 2)
+
+
+def normal_quantiles(mean: Array, levels: Iterable[float]) -> dict[float, Array]:
+    """Return quantiles of normal laws of standard deviation 1."""
+    return {level: mean + QUANTILES[level] for level in levels}
+
+
+def numbers(kind: str, rng: np.random.Generator, rounds: int) -> tuple[tc.Cdf, Any, Array]:
+    """Return a set, forecasts that are right, and outcomes."""
+    mean = walk(rng, rounds)
+    y = rng.normal(mean, 1.0)
+    if kind in ("normal", "mixture"):
+        at = NUMBERS.thresholds - mean[:, None]
+        if kind == "normal":
+            return NUMBERS, stats.norm.cdf(at), y
+        far = rng.random(rounds) < 0.4
+        both = 0.4 * stats.norm.cdf(at - 3) + 0.6 * stats.norm.cdf(at)
+        return NUMBERS, both, np.where(far, y + 3, y)
+    if kind == "ten members":
+        return NUMBERS, {"members": rng.normal(mean[:, None], 1.0, (rounds, 10))}, y
+    if kind == "seven quantiles":
+        return NUMBERS, normal_quantiles(mean, QUANTILES), y
+    rate = mean + 5
+    count = np.minimum(rng.poisson(rate), 20).astype(np.float64)
+    if kind == "Poisson":
+        return WHOLE, stats.poisson.cdf(np.arange(20.0), rate[:, None]), count
+    if kind == "eight whole members, with ties":
+        return WHOLE, {"members": np.minimum(rng.poisson(rate[:, None], (rounds, 8)), 20).astype(np.float64)}, count
+    return WHOLE, {level: np.minimum(stats.poisson.ppf(level, rate), 20) for level in FEW}, count
+
+
+KINDS = ("normal", "mixture", "Poisson", "ten members", "eight whole members, with ties", "seven quantiles")
+OFF = {
+    "spread too small by a third": (0.0, 1.5),
+    "spread too small by a fifth": (0.0, 1.25),
+    "spread too large by a half": (0.0, 2 / 3),
+    "off by 0.3 standard deviations": (0.3, 1.0),
+}
+
+
+def right_numbers(streams: int, rounds: int = 2000, alpha: float = 0.05) -> Iterator[str]:
+    """Yield the lines of the table of false alarms where forecasts are of a number."""
+    yield "| forecasts of a number that are right | streams with an alarm |"
+    yield "| --- | --- |"
+    for kind in (*KINDS, "three quantiles of whole numbers, with ties"):
+        found = 0
+        for i in range(streams):
+            space, forecasts, y = numbers(kind, np.random.default_rng([4, i]), rounds)
+            monitor = tc.Monitor(space, alpha=alpha)
+            monitor.update_many(forecasts, y)
+            found += monitor.alarm is not None
+        yield f"| {kind} | {found / streams:.1%} |"
+
+
+def wrong_numbers(streams: int, rounds: int = 2000) -> Iterator[str]:
+    """Yield the lines of the table of numbers that are off: median rounds to the alarm."""
+    yield "| forecasts of a number that are off | mean and sd | three quantiles |"
+    yield "| --- | --- | --- |"
+    for what, (bias, spread) in OFF.items():
+        cells = []
+        for form in ("moments", "quantiles"):
+            found = np.full(streams, np.inf)
+            for i in range(streams):
+                rng = np.random.default_rng([5, i])
+                mean = walk(rng, rounds)
+                forecasts: Any = {"mean": mean, "sd": np.ones(rounds)}
+                monitor = tc.Monitor(NUMBERS)
+                y = rng.normal(mean + bias, spread)
+                monitor.update_many(forecasts if form == "moments" else normal_quantiles(mean, FEW), y)
+                if monitor.alarm is not None:
+                    found[i] = monitor.alarm.round
+            cells.append(shown(np.quantile(found, 0.5, method="higher")))
+        yield f"| {what} | {' | '.join(cells)} |"
+
+
 def shown(rounds: float) -> str:
     """Return a number of rounds, or a dash for infinity."""
     return f"{rounds:,.0f}" if np.isfinite(rounds) else "–"
@@ -225,8 +311,12 @@ def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--streams", type=int, default=2000)
-    streams = parser.parse_args().streams
-    for lines in (false_alarms(streams), other_false_alarms(streams), delays(max(streams // 10, 20))):
+    parser.add_argument("--numbers", action="store_true", help="forecasts of a number only")
+    given = parser.parse_args()
+    streams = given.streams
+    few = max(streams // 10, 20)
+    tables = [] if given.numbers else [false_alarms(streams), other_false_alarms(streams), delays(few)]
+    for lines in (*tables, right_numbers(streams), wrong_numbers(few)):
         for line in lines:
             print(line, flush=True)
         print()

@@ -3,10 +3,13 @@
 Files that take long come first, and the doctests, each of which takes next to nothing, last: so both processes end at
 about the same time. Where nothing is compiled yet, those that compile the most are the first of all, one for each
 process, and not two of them that need the same.
+
+What collecting the tests leaves, 700,000 objects that stay, is not looked through for garbage again and again.
 """
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -29,6 +32,17 @@ FIRST = (
 # How long an example takes says more of the machine than of the code.
 settings.register_profile("treecal", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("treecal")
+
+
+def pytest_collection() -> None:
+    """Let nothing be looked through while it is made."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """From here on, look through what tests make."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -91,7 +91,13 @@ def test_points_that_are_biased_are_corrected_in_cells_by_default() -> None:
 def test_many_numbers_are_no_classes(tmp_path: Path) -> None:
     path = tmp_path / "flow.csv"
     path.write_text("y\n" + "".join(f"{y:.2f}\n" for y in Y))
-    refused(run("replay", path), "holds 60 different numbers: too many to be classes", "--box 0 500", "--classes")
+    refused(
+        run("replay", path),
+        "holds 60 different numbers: are they classes or numbers?",
+        "--box 0 500",
+        "--quantiles",
+        "--classes",
+    )
     assert json.loads(run("replay", path, "--box", 0, 500, "--json").out)["rounds"] == len(Y)
     path.write_text("y\n" + "".join(f"{y}\n" for y in range(300)))
     refused(run("replay", path), "300 different numbers")

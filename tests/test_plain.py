@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from tests.without import EXTRAS, modules_of, run_without
 
+ROOT = Path(__file__).parents[1]
 PLAIN = """
 import json, os, pathlib, tempfile
 import numpy as np
@@ -161,6 +163,16 @@ def test_every_command_works_or_names_its_extra() -> None:
         assert code == (2 if extra else 0), (command, errors)
         assert "bug" not in errors, command
         assert extra is None or f"(the extra {extra})." in errors, (command, errors)
+
+
+def test_what_the_workflow_runs_on_each_system_needs_no_other_package() -> None:
+    workflow = (ROOT / ".github/workflows/tests.yml").read_text(encoding="utf-8")
+    (paths,) = re.findall(r"python -m pytest (tests/.*)", workflow)
+    files = [each for path in paths.split() for each in ([ROOT / path], sorted((ROOT / path).glob("test_*.py")))]
+    names = [".".join(file.relative_to(ROOT).with_suffix("").parts) for each in files for file in each]
+    others = (modules_of(*EXTRAS) | {"polars", "properscoring", "scoringrules"}) - {"tests"}  # somebody installs theirs
+    done = run_without(others, f"import sys; sys.path.insert(0, {str(ROOT)!r}); import {', '.join(names)}")
+    assert not done.returncode, done.stderr
 
 
 def test_every_command_is_listed() -> None:

@@ -60,7 +60,7 @@ def commands() -> list[str]:
     lines = [
         part.partition("#")[0].strip() for block in blocks for line in block.splitlines() for part in line.split("&&")
     ]
-    quoted = re.findall(r"`((?:treecal|make|pip) [^`]*)`", re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S))
+    quoted = re.findall(r"`((?:treecal|make|pip|python) [^`]*)`", re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S))
     return [line for line in dict.fromkeys([*lines, *quoted]) if not ON_A_LOG.match(line)]
 
 
@@ -77,6 +77,9 @@ def test_every_other_command_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             extras = re.fullmatch(r"\.(?:\[([\w,]+)\])?", what)
             assert extras, command
             assert {*filter(None, (extras[1] or "").split(","))} <= set(project["optional-dependencies"]), command
+        elif program == "python":
+            subprocess.run([sys.executable, ROOT / name, *rest], check=True)
+            assert Path(*rest).read_text("utf-8").startswith("<!doctype html>")
         elif program == "make":
             assert re.search(rf"^{name}:", makefile, re.M), command
         elif rest == ["--demo"]:

@@ -140,7 +140,7 @@ function commands(columns) {
   const order = choice.columns[1] === null ? [...choice.classes].reverse() : choice.classes;
   const classes = ` --classes ${quoted(order.join(","))}`;
   return el("section", { class: "card" }, el("h2", {}, "The same from a shell, and the correction"), el("pre", { tabindex: 0 }, el("code", {},
-    `pip install "treecal[files]"\ntreecal audit ${options}${forecast}${classes}\n` +
+    `# https://treecal.github.io/treecal/#install\ntreecal audit ${options}${forecast}${classes}\n` +
     `treecal recalibrate ${options}${forecast}${classes} --output corrected.csv`)));
 }
 

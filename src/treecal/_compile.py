@@ -135,6 +135,13 @@ def inlined(function: Callable[P, R]) -> Kernel[P, R]:
     return Kernel(function, inline="always")
 
 
+@strict
+def copy_into(room: NDArray[Any], numbers: NDArray[Any]) -> None:
+    """Write an array into another of its shape. For a slice, Numba compiles for seconds what an error would say."""
+    for at, number in np.ndenumerate(numbers):
+        room[at] = number
+
+
 def also_compiled(function: Callable[P, R]) -> Callable[P, R]:
     """Return the function as it is, for Python; kernels that name it compile it."""
     vars(function)["kernel"] = strict(function)

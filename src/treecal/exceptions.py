@@ -120,10 +120,10 @@ class RepairWarning(UserWarning):
     Examples
     --------
     >>> import warnings, treecal as tc
-    >>> with warnings.catch_warnings(record=True) as said:
+    >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
     ...     tc.Ledger(tc.Cdf(0, 10)).record({0.1: 5, 0.9: 3}, 4)
-    >>> print(said[0].message)
+    >>> print(caught[0].message)
     quantiles cross, and are sorted, at round 1.
     """
 

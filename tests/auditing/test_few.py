@@ -104,6 +104,10 @@ def test_draws_are_neymans() -> None:
         tc.sample_labels(LOG.p, 4001, rng=rng)
     with pytest.raises(TreeCalError):
         tc.sample_labels(LOG.p, 0, rng=rng)
+    with pytest.raises(ParameterError, match="forecast is missing, expected columns of the log"):
+        tc.sample_labels("log.jsonl", 10, rng=rng)
+    with pytest.raises(TreeCalError, match="row 0 is 95, expected a probability from 0 to 1"):
+        tc.sample_labels({"sure": np.array([95, 60])}, 1, forecast="sure", rng=rng)
 
 
 def test_labels_there_are_already_steer_the_draw_and_are_kept() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from scipy import stats
 
-from treecal.auditing import stated
+from treecal.auditing import advice, stated
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError
 
 
@@ -40,6 +40,18 @@ def test_what_to_say_is_near_what_was_right_and_never_falls() -> None:
     assert says == sorted(says)
     assert says == pytest.approx([each.right for each in found], abs=0.04)
     assert all(each.off for each in found[2:])
+
+
+def test_whoever_follows_the_advice_says_what_the_table_says() -> None:
+    """What is not off by itself, between values that are, moves with these: else 0.8 would be stated above 0.9."""
+    p = np.repeat([0.7, 0.8, 0.9], [400, 20, 400])
+    found = stated(p, np.concatenate([np.arange(400) < 220, np.arange(20) < 13, np.arange(400) < 260]))
+    assert [each.off for each in found] == [True, False, True]
+    assert [each.say for each in found] == [0.55, 0.65, 0.65]
+    assert advice(found) == "Say 55 % when you mean 70 %; 65 % when you mean 90 %; 65 % when you mean 80 %."
+    by_little = stated(np.full(20_000, 0.7), np.arange(20_000) < 14_300)
+    assert by_little[0].off
+    assert advice(by_little) == "What is off is off by too little to state anything else."
 
 
 def test_right_confidences_are_left_alone() -> None:

@@ -54,7 +54,8 @@ def test_few_labels_and_a_judge(tmp_path: Path) -> None:
     found = document["whole"]["estimates"]["accuracy"]
     assert found["rows"] == 3000
     assert found["interval"][1] - found["interval"][0] < np.diff(found["labels_alone"]["interval"])[0]
-    refused(run("judge", path, *options), "no probability with which rows were drawn")
+    refused(run("judge", path, *options), "there is a proxy, judge, and no probability with which rows were drawn")
+    refused(run("judge", path), "--confidence and --correct name the columns")
     alone = run("judge", path, *options[:4], "--json")
     assert alone.code == 0
     assert "no estimate for all rows" in alone.err
@@ -65,8 +66,10 @@ def test_an_audit_says_the_same(tmp_path: Path) -> None:
     judged = json.loads(
         run("judge", path, "--confidence", "sure", "--correct", "ok", "--probability", "pi", "--json").out
     )
+    assert judged["source"] == str(path)
     options = ("--forecast", "sure", "--outcome", "ok", "--probability", 0.1, "--json")
     audited = json.loads(run("audit", path, *options).out)
+    assert audited["source"] == path.name
     assert audited["whole"]["estimates"] == judged["whole"]["estimates"]
     assert "Estimates for all rows" in run("audit", path, *options[:-1], "--proxy", "judge").out
     refused(run("audit", path, *options[:4], "--proxy", "judge"), "no probability with which rows were drawn")
@@ -88,6 +91,21 @@ def test_out_of_ten_is_asked_for(tmp_path: Path) -> None:
     refused(run(*asked), "out of 10 or in per cents")
     document = json.loads(run(*asked, "--scale", 10, "--json").out)
     assert [each["value"] for each in document["stated"]] == [0.5, 0.7, 0.9]
+
+
+def test_likelihoods_are_gathered_by_twentieths(tmp_path: Path) -> None:
+    """As exports of lm-evaluation-harness have them: hardly two are alike."""
+    rng = np.random.default_rng(0)
+    sure = rng.random(2000)
+    path = write(tmp_path, [{"sure": p, "ok": bool(rng.random() < p**2)} for p in sure.tolist()])
+    done = run("judge", path, "--confidence", "sure", "--correct", "ok", "--json")
+    assert done.code == 0, done.err
+    assert "the means of those near each twentieth" in done.err
+    found = json.loads(done.out)["stated"]
+    assert len(found) == 21
+    assert sum(each["rows"] for each in found) == 2000
+    assert found[0]["value"] == pytest.approx(sure[sure < 0.025].mean())
+    assert [each["off"] for each in found[8:13]] == [True] * 5
 
 
 def test_a_report(tmp_path: Path) -> None:

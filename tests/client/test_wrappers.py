@@ -44,7 +44,7 @@ class Echo:
 
     def forecast(self, stream: str, p: Any, *, id: str | None = None, timeout: float = 1.0) -> Answer:  # noqa: A002
         self.sent.append((stream, id))
-        return Answer(id or str(len(self.sent)), p.tolist(), corrected=True, kept=True)
+        return Answer(id or str(len(self.sent)), np.asarray(p).tolist())
 
     def forecast_many(
         self, stream: str, P: Iterable[Any], *, ids: Iterable[str] | None = None, timeout: float = 1.0

@@ -16,7 +16,7 @@ from treecal._typing import Array
 from treecal.exceptions import OutcomeError
 
 ROUNDS = 650
-ROWS = np.random.default_rng(0).dirichlet(np.ones(10), size=ROUNDS)
+ROWS = np.random.default_rng(0).dirichlet(np.ones(5), size=ROUNDS)
 
 
 def carried(rows: Array, arity: int) -> Array:
@@ -72,28 +72,36 @@ def test_blocks_of_a_piece(depth: int | None) -> None:
         assert run.error(distance, per_node=True) == pytest.approx(ledger.error(distance, per_node=True), rel=1e-12)
 
 
-@given(st.integers(0, ROUNDS - 1), st.integers(0, 9), st.sampled_from([np.nan, np.inf, -np.inf, -1e-6, 1.0, 1e-6]))
-@example(0, 9, np.nan)
-@example(ROUNDS - 1, 8, -1e-6)
+@given(st.integers(0, ROUNDS - 1), st.integers(0, 4), st.sampled_from([np.nan, np.inf, -np.inf, -1e-6, 1.0, 1e-6]))
+@example(0, 4, np.nan)
+@example(ROUNDS - 1, 3, -1e-6)
 @settings(max_examples=30, deadline=None)
 def test_one_invalid_entry_is_found(row: int, entry: int, change: float) -> None:
     rows = ROWS.copy()
     rows[row, entry] += change if np.isfinite(change) and change > 0 else change - rows[row, entry]
     with pytest.raises(OutcomeError, match=rf"\bround {row + 1}\b"):
-        tc.replay(rows, tc.Simplex(10))
+        tc.replay(rows, tc.Simplex(5))
 
 
 def test_signs_within_rounding_are_no_error() -> None:
-    rows = corners(10, np.arange(ROUNDS) % 10)
-    expected = tc.replay(rows, tc.Simplex(10))
+    rows = corners(5, np.arange(ROUNDS) % 5)
+    expected = tc.replay(rows, tc.Simplex(5))
     for zero in (-0.0, -1e-12):
-        run = tc.replay(np.where(rows == 0, zero, rows), tc.Simplex(10))
+        run = tc.replay(np.where(rows == 0, zero, rows), tc.Simplex(5))
         assert run.error("l1", per_node=True) == pytest.approx(expected.error("l1", per_node=True), abs=1e-10)
 
 
 @pytest.mark.parametrize(
     ("kind", "value"),
-    [("int64", 3), ("int64", -1), ("int64", 2**40), ("int32", -1), ("uint8", 200), ("int16", -300), ("uint64", 2**63)],
+    [
+        ("int64", 3),
+        ("int64", -1),
+        ("int64", 2**40),
+        pytest.param("int32", -1, marks=pytest.mark.heavy),  # compiled by itself
+        ("uint8", 200),
+        ("int16", -300),
+        ("uint64", 2**63),
+    ],
 )
 def test_classes_that_do_not_exist(kind: str, value: int) -> None:
     classes: Any = np.zeros(ROUNDS, kind)

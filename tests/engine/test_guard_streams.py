@@ -6,6 +6,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -235,6 +236,12 @@ def test_states_that_cannot_be_are_refused(make: Make) -> None:
     with pytest.raises(SnapshotError):
         pairs.streams.resumed({n: a for n, a in state.items() if n != "told"})
     pairs.check()
+
+
+def test_guards_are_compiled_once_for_all_sets() -> None:
+    sets = (TWO, THREE, tc.Box(0, 1, dim=2), tc.Ball(3), tc.Cdf(0, 1))
+    type_of: Any = numba.typeof
+    assert len({type_of(GuardStreams(tc.Guarded(space))._rules) for space in sets}) == 1
 
 
 def test_what_is_not_compiled_is_another_kind() -> None:

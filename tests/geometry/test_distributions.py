@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 
 import numpy as np
 import pandas as pd
@@ -85,6 +86,8 @@ def test_other_forms() -> None:
     np.testing.assert_array_equal(one(120), Z >= 120)
     np.testing.assert_array_equal(one(LOAD.distribution(values)), LOAD.distribution(values).cdf(Z))
     np.testing.assert_array_equal(one(tc.Forecast([values], space=LOAD)), LOAD.distribution(values).cdf(Z))
+    of_one_number_at_a_time = statistics.NormalDist(200, 40)
+    np.testing.assert_array_equal(one(of_one_number_at_a_time), list(map(of_one_number_at_a_time.cdf, Z)))
 
 
 ROWS = {0.1: [80.0, 90.0, 20.0], 0.5: [120.0, 130.0, 20.0], 0.9: [200.0, 300.0, 40.0]}
@@ -169,7 +172,8 @@ def test_what_is_no_forecast_is_refused_and_says_why(bad: object, words: str) ->
 
 
 def test_a_level_near_zero_has_a_steep_tail() -> None:
-    np.testing.assert_allclose(one({1e-320: 1, 0.5: 2}), one({1e-300: 1, 0.5: 2}), atol=1e-12)  # warnings are errors
+    found = read_distributions(LOAD, {1e-320: np.ones(1), 0.5: np.full(1, 2.0)})  # warnings are errors
+    np.testing.assert_allclose(found, read_distributions(LOAD, {1e-300: np.ones(1), 0.5: np.full(1, 2.0)}), atol=1e-12)
 
 
 def test_a_row_of_a_table_is_named_with_its_column() -> None:

@@ -251,7 +251,7 @@ def test_bad_batches_change_nothing() -> None:
     broken, unsummed = forecasts[50:].copy(), forecasts[50:].copy()
     broken[20, 1], unsummed[30] = np.nan, [0.5, 0.2, 0.27]
     cases: list[tuple[Callable[[], Any], type[Exception], str]] = [
-        (lambda: f.partial_fit(broken, labels[50:]), ForecastError, "row 20 lie outside"),
+        (lambda: f.partial_fit(broken, labels[50:]), ForecastError, "row 20 holds nan"),
         (lambda: f.partial_fit(unsummed, labels[50:]), ForecastError, "row 30 .* sum to 0.97"),
         (lambda: f.predict_proba(unsummed), ForecastError, "row 30"),
         (lambda: f.partial_fit(forecasts[50:], ["dog", *labels[51:]]), OutcomeError, "'dog' is not one of the classes"),

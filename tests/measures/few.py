@@ -37,18 +37,34 @@ def draw(rows: int, labels: int, kind: str, neyman: bool, rng: np.random.Generat
 
 def truth() -> dict[str, float]:
     """Return what the measures of infinitely many rows are, by a fine grid of quantiles."""
-    from scipy.special import ndtri
-
-    z = ndtri((np.arange(200_000) + 0.5) / 200_000)
-    p, rate = _rate(SHARPNESS * z), _rate(z)
-    sure = np.maximum(p, 1 - p)
-    right = np.where(p > 0.5, rate, 1 - rate)
+    p, rate, sure, right = _grid(200_000)
     return {
         "accuracy": float(right.mean()),
         "too_sure": float((sure - right).mean()),
         "brier": float(2 * (rate * (1 - p) ** 2 + (1 - rate) * p**2).mean()),
         "log_score": float(-(rate * np.log(p) + (1 - rate) * np.log1p(-p)).mean()),
     }
+
+
+def true_calibration_error(log: FewLog) -> float:
+    """Return what the error of infinitely many rows is in the cells of a log: 15 at most, of 25 labels each or more."""
+    labelled = np.sort(np.maximum(log.p, 1 - log.p)[~np.isnan(log.y)])
+    cells = min(max(len(labelled) // 25, 1), 15)
+    cuts = np.unique(labelled[np.arange(1, cells) * len(labelled) // cells])
+    _, _, sure, right = _grid(20_000)
+    home = np.searchsorted(cuts, sure, side="right")
+    size = np.bincount(home, minlength=len(cuts) + 1)
+    gap = np.bincount(home, right - sure, len(cuts) + 1) / np.maximum(size, 1)
+    return float(np.sqrt(size @ gap**2 / size.sum()))
+
+
+def _grid(rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return forecasts by quantiles, how often they come, how sure they are, and how often the likelier class comes."""
+    from scipy.special import ndtri
+
+    z = ndtri((np.arange(rows) + 0.5) / rows)
+    p, rate = _rate(SHARPNESS * z), _rate(z)
+    return p, rate, np.maximum(p, 1 - p), np.where(p > 0.5, rate, 1 - rate)
 
 
 def _rate(logit: np.ndarray) -> np.ndarray:

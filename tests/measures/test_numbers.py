@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import scoringrules
 from scipy import stats
 
 import treecal as tc
@@ -26,10 +25,6 @@ from treecal.measures import (
     sharpness,
 )
 
-with warnings.catch_warnings():  # its docstrings are older than Python's rules
-    warnings.simplefilter("ignore")
-    import properscoring
-
 RNG = np.random.default_rng(0)
 N = 60
 MEAN, SD, Y = RNG.normal(10, 3, N), RNG.uniform(0.5, 2, N), RNG.normal(10, 3, N)
@@ -43,7 +38,23 @@ FAMILIES = {
 }
 
 
-def test_scores_are_those_of_other_libraries() -> None:
+@pytest.fixture(scope="module")
+def scoringrules() -> Any:
+    """Imported by the tests that use it, not by all processes: it compiles its functions meanwhile."""
+    import scoringrules
+
+    return scoringrules
+
+
+@pytest.fixture(scope="module")
+def properscoring() -> Any:
+    with warnings.catch_warnings():  # its docstrings are older than Python's rules
+        warnings.simplefilter("ignore")
+        import properscoring
+    return properscoring
+
+
+def test_scores_are_those_of_other_libraries(scoringrules: Any, properscoring: Any) -> None:
     members = {"members": MEMBERS}
     assert crps(members, Y) == pytest.approx(scoringrules.crps_ensemble(Y, MEMBERS, estimator="nrg").mean())
     assert crps(members, Y) == pytest.approx(properscoring.crps_ensemble(Y, MEMBERS).mean())
@@ -189,7 +200,7 @@ def test_levels_that_are_not_known_are_refused() -> None:
         interval_score(QUANTILES, Y, coverage=80)
 
 
-def test_the_ranked_probability_score_is_that_of_the_space_and_of_another_library() -> None:
+def test_the_ranked_probability_score_is_that_of_the_space_and_of_another_library(scoringrules: Any) -> None:
     rng = np.random.default_rng(0)
     P, y = rng.dirichlet(np.ones(4), 50), rng.integers(4, size=50)
     norm = tc.Simplex(4, ordered=True).crps

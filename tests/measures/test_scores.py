@@ -57,7 +57,7 @@ def test_one_class_only() -> None:
     ("P", "y", "weights", "words"),
     [
         ([[0.5, 0.5], [0.7, 0.7]], [0, 1], None, "forecast in row 1 has least entry 0.7 and sum 1.4"),
-        ([0.5, 1.5], [0, 1], None, "forecast in row 1 has least entry -0.5"),
+        ([0.5, 1.5], [0, 1], None, "forecast in row 1 is 1.5, expected a probability from 0 to 1"),
         ([0.5, np.nan], [0, 1], None, "P holds nan at"),
         ([0.5, 0.5], [0, 2], None, "outcome in row 1 is 2, expected a class from 0 to 1"),
         ([0.5, 0.5], [0.0, 1.0], None, "expected a class index for each of 2 rows"),

@@ -229,7 +229,7 @@ def test_what_was_rounded_to_0_is_raised(
     rows = [f"{i},0.00,{int(i == 300)}" for i in range(500)]
     Path("log.csv").write_text("\n".join(["id,p,outcome", *rows, ""]), encoding="utf-8")
     arguments = ("monitor", "log.csv", "--classes", "0,1", "--forecast", "p", *more)
-    assert "had the probability 0" in run(*arguments).out
+    assert "gave the probability 0" in run(*arguments).out
     Path("kept").unlink(missing_ok=True)
     done = run(*arguments, "--clip", "0.005")
     assert (done.code, "no alarm" in done.out) == (0, True)

@@ -175,7 +175,22 @@ def test_an_alarm_says_what_was_counted() -> None:
     m.update(np.r_[np.zeros(20), np.ones(20)], -9.0)
     assert m.alarm is not None
     assert m.alarm.e_value > 1e200
-    assert "probability 0" in str(m.alarm)
+    assert str(m.alarm).endswith(": the outcome was a number, to which the forecast gave the probability 0")
+
+
+@pytest.mark.parametrize(("levels", "share"), [((0.1, 0.5, 0.9), 0.8), ((0.05, 0.5, 0.95), 0.9)])
+def test_an_alarm_speaks_of_an_interval_that_is_known(levels: tuple[float, ...], share: float) -> None:
+    rng = np.random.default_rng(0)
+    y = rng.normal(0, 1.8, 300)
+    forecasts = quantiles_of(np.zeros(300), 1.0, levels)
+    m = tc.Monitor(SPACE, alpha=1e-6)
+    m.update_many(forecasts, y)
+    assert m.alarm is not None
+    assert m.alarm.kind in ("spread", "interval")
+    assert m.alarm.where == share
+    inside = ((y >= forecasts[levels[0]]) & (y <= forecasts[levels[-1]]))[m.alarm.onset - 1 : m.alarm.round].mean()
+    assert share + m.alarm.gap == pytest.approx(inside, abs=0.05)
+    assert f"the {share:.0%} interval held".replace("%", " %") in str(m.alarm)
 
 
 def test_one_by_one_at_once_in_groups_and_from_a_snapshot() -> None:

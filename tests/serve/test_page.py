@@ -313,7 +313,9 @@ def test_words_agree_with_each_other(browser: Any, books: str) -> None:
       const both = stream(alarm, null);
       const change = (value, low, high) => words.benefit({rounds: 9, of: 12, model: part(0.5), announced: part(0.5 + value), change: {value, low, high, level: 0.9}}, true);
       const mark = guarantee => [{rounds: 1, announced: 0.5, model: null, guarantee}];
+      const numbers = {...alarm, kind: "interval", where: 0.8, direction: "too narrow", gap: -0.3};
       return {
+        numbers: [words.alarmInWords(numbers), words.alarmInWords({...numbers, e_value: null}), words.watch(stream(numbers, null))],
         alarm: words.alarmInWords(alarm), proof: words.alarmInWords({...alarm, e_value: null}),
         list: [words.watch(both), words.sentence(both), words.sentence(stream(null, null))],
         advice: [words.advice(both), words.advice(stream(null, {...alarm, of: "model"})), words.advice(stream(null, null))],
@@ -329,10 +331,15 @@ def test_words_agree_with_each_other(browser: Any, books: str) -> None:
         page.goto("/")
         said = page.evaluate(script)
     assert said["alarm"].startswith(
-        "Forecasts of b are too low, by 0.1 on average, since the first outcome, which came "
+        "Forecasts of b are too low, by 0.1 on average, since the first outcome, which arrived "
     )
     assert said["alarm"].endswith("It was raised after 1 outcome.")
-    assert said["proof"] == "b came, and its forecast had the probability 0. It was raised after 1 outcome."
+    assert said["numbers"][0].startswith(
+        "Forecasts are too narrow: the 80\u00a0% interval held 50\u00a0%, since the first"
+    )
+    assert said["numbers"][1].startswith("The outcome was a number, to which the forecast gave the probability 0.")
+    assert said["numbers"][2] == "announced: too narrow, since the first outcome"
+    assert said["proof"].startswith("The outcome was b, to which the forecast gave the probability 0. ")
     assert said["list"] == [
         "announced: b too low, since the first outcome",
         "Over all outcomes together; the alarm looks at them in order.",
@@ -527,13 +534,14 @@ def test_forecasts_of_numbers_are_a_fan(browser: Any, tmp_path: Path) -> None:
         told = [
             (f"r{k}", {"q10": m - 20, "q90": m + 20}, m + 15 * rng.normal()) for k, m in enumerate(middles.tolist())
         ]
-        send(page, "load", told)  # type: ignore[arg-type]
+        # Before the outcomes, at which the page asks again: forecasts alone are seen at its next look, in 15 seconds.
         ask(page, "/v1/streams/load/forecasts", {"id": "waits", "p": {"mean": 200, "sd": 10}})
+        send(page, "load", told)  # type: ignore[arg-type]
         page.wait_for_selector("#fan-summary:has-text('interval held')")
         assert drawn(page, "fan")
         assert "80 outcomes" in page.locator("#fan-summary").inner_text()
         assert "numbers from 0 to 500" in page.locator(".lead").inner_text()
         assert page.locator(".reliability").is_hidden()
         page.wait_for_selector("text=median 200")
-        assert page.get_by_role("table", name="Scores by day").locator("th", has_text="CRPS").count() == 1
+        page.get_by_role("region", name="Scores by day").locator("th", has_text="CRPS").wait_for()
         page.screenshot(path=tmp_path / "fan.png", full_page=True)

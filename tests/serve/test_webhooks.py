@@ -25,7 +25,7 @@ from tests.serve.receiver import SECRET, Receiver, receiving, until
 from treecal.exceptions import ParameterError
 from treecal.serve import _webhooks
 from treecal.serve._connections import open_store
-from treecal.serve._store import unavailable
+from treecal.serve._store import Unavailable
 from treecal.serve._webhooks import Receiver as Configured, Webhooks
 from treecal.serve._writer import Writer
 
@@ -183,7 +183,7 @@ def test_books_that_cannot_be_written_delay_it(
         def failing(name: str, rows: Any) -> None:
             if name == "close_delivery" and full[0]:
                 full[0] -= 1
-                raise unavailable("the disk is full")
+                raise Unavailable("the disk is full")
             run(name, rows)
 
         monkeypatch.setattr(store, "run", failing)

@@ -102,7 +102,7 @@ export interface Failure {
   error: Problem;
 }
 
-/** Forecasts of numbers in the order of their outcomes: when these came, what they were, and quantiles by level. */
+/** Forecasts of numbers in the order of their outcomes: when these arrived, what they were, quantiles by level. */
 export interface Fan {
   at: number[];
   outcomes: number[];

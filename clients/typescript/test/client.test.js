@@ -27,11 +27,14 @@ async function freePort() {
 }
 
 async function serve(port, data) {
-  const server = spawn(process.env.TREECAL ?? "treecal", ["serve", "--data", join(folder, data), "--port", String(port)], {
-    stdio: "ignore",
-  });
+  const command = process.env.TREECAL ?? "treecal";
+  const server = spawn(command, ["serve", "--data", join(folder, data), "--port", String(port)], { stdio: "ignore" });
+  let problem;
+  server.once("error", (error) => (problem = error));
+  server.once("exit", (code) => (problem ??= new Error(`${command} serve ended with code ${code}: set TREECAL to the command`)));
   servers.push(server);
   for (;;) {
+    if (problem) throw problem;
     try {
       if ((await fetch(`http://127.0.0.1:${port}/readyz`)).ok) return server;
     } catch {

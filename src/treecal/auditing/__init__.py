@@ -7,6 +7,7 @@ from treecal.auditing._calibration import Calibration
 from treecal.auditing._cells import DIGITS, LOG_SCALE, MAGIC, SCORES, AuditRows, BinCounts
 from treecal.auditing._counts import Actions, AuditCounts, tally
 from treecal.auditing._exact import Exact
+from treecal.auditing._few import check_known
 from treecal.auditing._groups import Groups
 from treecal.auditing._labels import LabelsAudit, audit_labels
 from treecal.auditing._log import Progress, audit
@@ -15,7 +16,7 @@ from treecal.auditing._number_rows import Columns, NumberRows
 from treecal.auditing._number_sums import NumberSums
 from treecal.auditing._result import Audit, shown
 from treecal.auditing._sample import LabelSample, sample_labels
-from treecal.auditing._stated import Stated, advice, read_answers, read_confidences, stated
+from treecal.auditing._stated import Stated, advice, gathered, read_answers, read_confidences, stated
 from treecal.auditing._words import acted, watched
 from treecal.measures import Bins
 

@@ -69,12 +69,12 @@ class Calibration:
 
     @cached_property
     def rates(self) -> list[float]:
-        """How often each class came in these rows."""
+        """How often each class was the outcome in these rows."""
         return [bins.mean_outcome for bins in self.classes.values()]
 
     @cached_property
     def uncertainty(self) -> float:
-        """Brier score of climatology: of always forecasting how often each class came in these rows."""
+        """Brier score of climatology: of always forecasting how often each class was the outcome in these rows."""
         return 1 - math.fsum(rate**2 for rate in self.rates)
 
     @property

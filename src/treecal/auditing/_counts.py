@@ -28,7 +28,7 @@ def tally(rows: AuditRows, counts: BinCounts) -> None:
 
 
 class Actions:
-    """What whoever acts on the forecasts did, and what came, by group.
+    """What whoever acts on the forecasts did, and the outcomes, by group.
 
     Attributes
     ----------
@@ -118,7 +118,7 @@ class AuditCounts:
         most = largest_surprise(top.forecast, len(classes))
         logs = mean_interval(round(LOG_SCALE * log, 9) + 0.0, round(LOG_SCALE**2 * log2, 6), count, most=most)
         if impossible:
-            note = f"{impossible / unit:,.6g} outcomes had forecast 0"
+            note = f"{impossible / unit:,.6g} outcome{'' if impossible == unit else 's'} had forecast 0"
             logs = Interval(math.inf, math.inf, math.inf, logs.level, note)
         return Calibration(
             rounds=total if self.scale is None else int(rows),

@@ -13,7 +13,7 @@ from treecal._typing import Array, Integers
 from treecal.auditing._memory import ArrayLog, open_arrays
 from treecal.auditing._result import Audit
 from treecal.exceptions import ParameterError
-from treecal.io import OnError, as_columns, read_arrays
+from treecal.io import arrays_of, as_columns, open_source, read_arrays
 from treecal.measures import Estimate, Labels, few_measures, read_labels, read_proxy
 
 WEIGHT = "weight 1/probability"
@@ -79,24 +79,23 @@ def check_known(probability: Any, proxy: Any) -> None:
             f"there is a proxy, {proxy if isinstance(proxy, str) else 'an array'}, and no probability with which rows "
             "were drawn to be labelled; without it nothing can be estimated for the other rows.",
             hint="labels that people chose may be the easy rows, or the doubtful ones. Draw rows by tc.sample_labels, "
-            "label all of these, and pass probability=; or audit the labelled rows alone, which then stand for "
-            "themselves.",
+            "label all of these, and give the probability of each; or audit the labelled rows alone, which then stand "
+            "for themselves.",
         )
 
 
 def read_few(
     source: Any,
+    name: str | None,
     *,
     forecast: str | Sequence[str],
     outcome: str | Sequence[str],
-    classes: Sequence[str | int] | None,
     by: Sequence[str],
     probability: str | float,
     proxy: str | Sequence[str] | None,
-    on_error: OnError,
-    tolerance: float | None,
+    **options: Any,
 ) -> FewLog:
-    """Read a log of which few rows have an outcome."""
+    """Read a log of which few rows have an outcome, with the options of `open_arrays`."""
     (*more, label) = as_columns("outcome", outcome)
     if more:
         raise ParameterError("with probability= the outcome is one column of labels, empty where there is none.")
@@ -104,6 +103,9 @@ def read_few(
     proxies = [] if proxy is None else list(as_columns("proxy", proxy))
     drawn = [probability] if isinstance(probability, str) else []
     names = list(dict.fromkeys([*asked, label, *by, *proxies, *drawn]))
+    if arrays_of(source) is None:
+        source = open_source(source)
+        name = name or source.name
     columns = read_arrays(source, names, plain=[*by])
     given = columns[label]
     known = np.array([value is not None and value == value and value != "" for value in given.tolist()])  # NaN
@@ -115,16 +117,11 @@ def read_few(
         filled = filled.astype(np.int64)
     log = open_arrays(
         {**columns, label: filled},
-        None,
+        name,
         forecast=asked,
         outcome=label,
-        keep=tuple(by),
         by=by,
-        time=None,
-        weight=None,
-        tolerance=tolerance,
-        classes=classes,
-        on_error=on_error,
+        **options,
     )
     if log is None:
         raise ParameterError(f"the columns {', '.join(names)} are not numbers, classes and groups.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from os import PathLike
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -80,7 +81,7 @@ def sample_labels(
     """
     given = positive_number("budget", budget)
     if forecast is None:
-        if by or isinstance(outcome, str):
+        if by or isinstance(outcome, str) or isinstance(source, str | PathLike):
             raise ParameterError("forecast is missing, expected columns of the log.", hint="forecast='p'.")
         P = read_forecasts(source)
         labels = outcome

@@ -38,7 +38,7 @@ class Stated:
         Whether chance does not explain it, even among so many values: of those called off, at most one in twenty is by
         chance, on average (Benjamini and Hochberg).
     say
-        What to state in its place; the same if nothing is off.
+        What to state in its place; the same if no value is off.
     """
 
     value: float
@@ -118,13 +118,27 @@ def stated(
 
 
 def advice(found: Sequence[Stated]) -> str:
-    """Return what to state in place of what, in a sentence."""
-    off = sorted((each for each in found if each.off and each.say != each.value), key=lambda each: -each.rows)
-    if not off:
+    """Return what to state in place of what, in a sentence: if one value is off, all that the table moves."""
+    if not any(each.off for each in found):
         return "No stated value is off by more than chance."
-    said = [f"{_percent(each.say)} when you mean {_percent(each.value)}" for each in off[:5]]
-    rest = f", and {len(off) - 5} more in the table" if len(off) > 5 else ""
+    moved = sorted((each for each in found if each.say != each.value), key=lambda each: (not each.off, -each.rows))
+    if not moved:
+        return "What is off is off by too little to state anything else."
+    said = [f"{_percent(each.say)} when you mean {_percent(each.value)}" for each in moved[:5]]
+    rest = f", and {len(moved) - 5} more in the table" if len(moved) > 5 else ""
     return f"Say {'; '.join(said)}{rest}."
+
+
+def gathered(confidences: Array) -> Array:
+    """Return confidences as they are; if they are too many for a table, as means of those that one twentieth is near.
+
+    So it is where a model's likelihoods are its confidences. Tests of a mean, where each row has its own, are safe.
+    """
+    if len(np.unique(confidences)) <= _MOST_VALUES:
+        return confidences
+    home = np.round(20 * confidences).astype(np.int64)
+    mean: Array = np.bincount(home, confidences) / np.maximum(np.bincount(home), 1)
+    return mean[home]
 
 
 def read_answers(name: str, cells: Sequence[Any], *, soft: bool = False) -> Array:

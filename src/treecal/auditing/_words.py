@@ -1,4 +1,4 @@
-"""What is said of an audit in words: no library of tables is needed for that."""
+"""An audit in words: no library of tables is needed for that."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def acted(payoff: Payoff) -> str:
         for each in payoff.actions:
             if each.better != each.action:
                 text += (
-                    f" Where {called(each.action)} was taken, {each.rows:,.0f} rows, {called(each.better)} would have "
-                    "cost less."
+                    f" Where {called(each.action)} was taken, {each.rows:,.0f} row{'s' * (each.rows != 1)}, "
+                    f"{called(each.better)} would have cost less."
                 )
     return text
 

@@ -66,7 +66,7 @@ def arena(
     seeds
         Number of random seeds to average over. Where neither stream nor forecaster is random, one is played.
     limit
-        Seconds of processor time for one forecaster on one stream; slower ones are left out, and said to be.
+        Seconds of processor time for one forecaster on one stream; slower ones are left out, with a note.
     workers
         Number of processes; by default one per core.
     folder
@@ -152,7 +152,7 @@ def _notes(rows: list[dict[str, Any]], values: Mapping[tuple[str, str], float]) 
 
 
 def _chosen(option: str, given: str | None, known: Mapping[str, Any]) -> dict[str, Any]:
-    names = tuple(known) if given is None else split(option, given)
+    names = split(option, given) or tuple(known)
     for name in names:
         if name not in known:
             raise ParameterError.expected(option, name, "one of " + ", ".join(known))

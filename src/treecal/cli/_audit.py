@@ -13,7 +13,7 @@ from cyclopts import Parameter
 from rich.progress import TaskProgressColumn, TextColumn
 
 from treecal.auditing import NumberAudit, audit as audit_log, shown
-from treecal.cli._numbers import columns_of
+from treecal.cli._numbers import NumberColumns
 from treecal.cli._options import Decimal, Force, Json, OnInvalid, as_norm, check_limit, read_losses, split
 from treecal.cli._progress import bars
 from treecal.cli._rows import source_name
@@ -34,10 +34,7 @@ _STAGES = {"labels": "finding classes", "rows": "reading", "distinct forecasts":
 def audit(
     *paths: str,
     forecast: str | None = None,
-    quantiles: str | None = None,
-    members: str | None = None,
-    mean: str | None = None,
-    sd: str | None = None,
+    numbers: NumberColumns = NumberColumns(),  # noqa: B008 # frozen
     outcome: str = "outcome",
     classes: str | None = None,
     by: str | None = None,
@@ -91,13 +88,6 @@ def audit(
         Columns of the probabilities, in the order of the classes, separated by commas; or one column of lists; or, for
         two classes, the column of the second one, or of the one that it is named after (p_rain). By default "forecast",
         or the columns named like the classes, also with a common prefix: p_rain, p_sun.
-    quantiles
-        Of forecasts of a number: columns of quantiles, separated by commas, whose names tell their levels (q10, p90,
-        0.5); or columns with their levels, as low=0.1,high=0.9.
-    members
-        Of forecasts of a number: columns of the members of an ensemble, separated by commas.
-    mean, sd
-        Of normal forecasts of a number: columns of mean and standard deviation.
     outcome
         Column of the outcome's class, by default outcome; or one column per class, with a 1 for the outcome's class.
     classes
@@ -166,68 +156,54 @@ def audit(
             log = _opened(paths, stack, memory_limit=memory, decimal=decimal, day_first=time if day_first else None)
         elif len(paths) > 1 or STDIN in paths:
             raise ParameterError("--engine spark reads one file or folder.")
-        names = None if classes is None else split("--classes", classes)
-        came = split("--outcome", outcome)
-        if any(each is not None for each in (quantiles, members, mean, sd)):
+        options: dict[str, Any] = {
+            "outcome": outcome,
+            "by": split("--by", by),
+            "time": time,
+            "window": window,
+            "on_error": on_error,
+        }
+        if numbers.given:
             if log is None or any(each is not None for each in (forecast, classes, loss, weight, fail_above)):
                 others = "--forecast, --classes, --loss, --weight, --fail-above and --engine spark"
                 raise ParameterError(f"forecasts of a number have no {others}.")
-            numbers = {
-                "quantiles": None if quantiles is None else columns_of(quantiles),
-                "members": None if members is None else split("--members", members),
-                "mean": mean,
-                "sd": sd,
-                "outcome": outcome,
-                "by": [] if by is None else split("--by", by),
-                "time": time,
-                "window": window,
-                "on_error": on_error,
+            options |= numbers.named()
+        else:
+            names = split("--classes", classes) or None
+            came = split("--outcome", outcome)
+            few = {"probability": _number(probability), "proxy": split("--proxy", proxy) or None}
+            options |= {name: value for name, value in few.items() if value is not None}
+            options |= {
+                "forecast": split("--forecast", forecast) or _columns(log, came, names),
+                "outcome": came,
+                "classes": names,
+                "loss": None if loss is None else read_losses(loss),
+                "weight": weight,
+                "bins": bins,
+                "norms": [as_norm(name) for name in split("--norm", norm)],
+                "tolerance": tolerance,
+                "exact": exact,
             }
-            with _bars() as progress:
-                audited: Any = audit_log(log, progress=progress, **numbers)  # type: ignore[call-overload] # one of three
-            _written(audited, table, invalid)
-            if paper is not None:
-                paper.write_text(_reported(audited, paths), "utf-8")
-            if json:
-                emit(audited.to_dict())
-            else:
-                page().print(audited)
-            return Exit.FLAWED if audited.problems.count else Exit.FINE
-        options: dict[str, Any] = {
-            "forecast": _columns(log, came, names) if forecast is None else split("--forecast", forecast),
-            "outcome": came,
-            "classes": names,
-            "by": [] if by is None else split("--by", by),
-            "time": time,
-            "window": window,
-            "loss": None if loss is None else read_losses(loss),
-            "weight": weight,
-            "bins": bins,
-            "norms": [as_norm(name) for name in split("--norm", norm)],
-            "on_error": on_error,
-            "tolerance": tolerance,
-        }
-        few = {"probability": _number(probability), "proxy": None if proxy is None else split("--proxy", proxy)}
-        options |= {name: value for name, value in few.items() if value is not None}
+        found: Audit | NumberAudit
         if log is None:
-            found = _on_spark(paths[0], master, options, exact=exact)
+            found = _on_spark(paths[0], master, options)
         else:
             with _bars() as progress:
-                found = audit_log(log, **options, exact=exact, progress=progress)
+                found = audit_log(log, **options, progress=progress)
         _written(found, table, invalid)
         if paper is not None:
             paper.write_text(_reported(found, paths), "utf-8")
-    error = found.whole.classwise_ece
+    error = 0.0 if isinstance(found, NumberAudit) else found.whole.classwise_ece  # of numbers there is no limit
     above = fail_above is not None and error > fail_above
     if json:
         emit(found.to_dict() | ({} if fail_above is None else {"fail_above": fail_above}))
+        if found.problems.count:
+            say(str(found.problems))
     else:
-        page().print(shown(found, _option))
+        page().print(found if isinstance(found, NumberAudit) else shown(found, _option))
         if fail_above is not None:
             verdict = "above" if above else "not above"
             page().print(f"\nClass-wise calibration error {error:.4f}, {verdict} {fail_above:g}.", soft_wrap=True)
-    if json and found.problems.count:
-        say(str(found.problems))
     if above:
         return Exit.ALARM
     return Exit.FLAWED if found.problems.count else Exit.FINE
@@ -290,12 +266,17 @@ def _option(kind: str) -> str:
     return "treecal recalibrate --by" if kind == "ByGroup" else f"treecal recalibrate --method {method_of(kind)}"
 
 
-def _on_spark(path: str, master: str | None, options: dict[str, Any], *, exact: bool) -> Audit:
+def _on_spark(path: str, master: str | None, options: dict[str, Any]) -> Audit:
     from treecal.auditing.spark import audit as audit_on_spark
     from treecal.cli._spark import read
     from treecal.keyed.session import session
 
-    if not exact or options["classes"] is None or options["on_error"] == "collect" or len(options["outcome"]) > 1:
+    if (
+        not options.pop("exact")
+        or options["classes"] is None
+        or options["on_error"] == "collect"
+        or len(options["outcome"]) > 1
+    ):
         raise ParameterError(
             "--engine spark needs --classes and one column for --outcome; it has no --no-exact and no --invalid-rows."
         )

@@ -263,7 +263,7 @@ def server() -> str:
         finally:
             process.terminate()
             process.communicate()
-    return "a server on new books started, said that it is ready, and stopped"
+    return "a server on new books started, was ready, and stopped"
 
 
 def client() -> str:

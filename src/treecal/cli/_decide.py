@@ -57,8 +57,13 @@ def decide(
     loss
         What each action costs under each class: a CSV file with a column of the actions' names and one for each class;
         or a row per action, separated by semicolons, its costs by commas.
-    forecast, outcome, classes
-        As for `treecal audit`.
+    forecast
+        Columns of the probabilities, in the order of the classes, separated by commas; or, for two classes, the column
+        of the second one. By default as for `treecal audit`.
+    outcome
+        Column of the outcome's class.
+    classes
+        The classes, in the order of the probabilities; by default those found in the log.
     raw
         Act on the probabilities themselves under guard, without correcting them.
     budget
@@ -70,7 +75,7 @@ def decide(
     with ExitStack() as stack:
         target = None if output is None else stack.enter_context(new_file(output, force=force))
         log = open_source(path, decimal=decimal)
-        names = None if classes is None else split("--classes", classes)
+        names = split("--classes", classes) or None
         came = split("--outcome", outcome)
         columns = split("--forecast", forecast) if forecast else find_probabilities(log, came[0], names)
         rows = read_outcomes(
@@ -136,8 +141,8 @@ def _report(guarded: GuardedCorrector, losses: Losses, paid: Array, always: Arra
     page().print(shown)
     for name, each in reports.items():
         page().print(
-            f"{name}: the forecasts called for it in {each.rounds:,} rows; in {each.safe_rounds:,} of them the guard "
-            "advised, by what followed.",
+            f"{name}: the forecasts called for it in {each.rounds:,} row{'s' * (each.rounds != 1)}; in "
+            f"{each.safe_rounds:,} of them the guard advised, by what followed.",
             soft_wrap=True,
         )
     page().print(

@@ -115,8 +115,8 @@ def _check_books(data: str, *, json: bool) -> int:
     paper.print(f"The books are sound: {rounds}, each as it was announced, and the state as the log gives it.")
     if deleted := sum(each.deleted for each in found):
         paper.print(
-            f"{counted(deleted, 'forecast')} deleted: in their streams, what came before the last deletion was "
-            "compared with the hashes of the log, and what came after it was played again."
+            f"{counted(deleted, 'forecast')} deleted: in their streams, what precedes the last deletion was "
+            "compared with the hashes of the log, and what follows it was played again."
         )
     return code
 

@@ -74,7 +74,7 @@ def forecast(
     """
     options.check(path, output, ids=options.id is not None)
     space = outcomes.space()
-    columns = named = () if outcome is None else split("--outcome", outcome)
+    columns = named = split("--outcome", outcome)
     if options.id is not None:
         columns = columns or ("outcome",)
     names = names_of(space, "forecast")

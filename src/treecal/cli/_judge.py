@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from treecal.auditing import advice, audit, read_answers, read_confidences, shown, stated
+from treecal.auditing import advice, audit, check_known, gathered, read_answers, read_confidences, shown, stated
 from treecal.cli._options import Force, Json, split
 from treecal.cli._terminal import Exit, emit, page, say
 from treecal.correctors import method_of
@@ -73,11 +73,12 @@ def judge(
         sure = read_confidences(confidence, _cells(rows, confidence, path), scale=scale, words=table)
         right = read_answers(correct, _cells(rows, correct, path))
         known = ~np.isnan(right)
-        groups = () if by is None else split("--by", by)
+        groups = split("--by", by)
         log: dict[str, Any] = {"confidence": sure, "correct": right}
         log |= {name: np.array([_text(cell) for cell in _cells(rows, name, path)], object) for name in groups}
         options: dict[str, Any] = {}
         if probability is not None or proxy is not None:
+            check_known(probability, proxy)
             options = {"probability": _probability(rows, probability, path), "proxy": None}
             if proxy is not None:
                 options["proxy"] = read_answers(proxy, _cells(rows, proxy, path), soft=True)
@@ -89,7 +90,8 @@ def judge(
             log["correct"] = log["correct"].astype(np.int64)
         found = audit(log, forecast="confidence", outcome="correct", classes=[0, 1], by=groups, **asked)
         found = replace(found, source=path)
-        values = stated(sure, right, **options)
+        said = gathered(sure)
+        values = stated(said, right, **options)
         if paper is not None:
             paper.write_text(_reported(found, advice(values)), "utf-8")
     unknown = int((~known).sum())
@@ -97,6 +99,8 @@ def judge(
         emit(found.to_dict() | {"stated": [each.to_dict() for each in values], "advice": advice(values)})
     else:
         page().print(shown(found, _option, values))
+    if said is not sure:
+        say("Too many confidences are stated for a table of values: it has the means of those near each twentieth.")
     if unknown and not options:
         say(
             f"{unknown:,} of {len(rows):,} rows have no {correct}, and it is not known how the others were chosen: "
@@ -109,7 +113,8 @@ def judge(
 def _cells(rows: list[dict[str, Any]], name: str, path: str) -> list[Any]:
     there = dict.fromkeys(key for row in rows for key in row)
     if name not in there:
-        raise FileError(f"{path} has no column {name!r}; it has {listed(list(there))}.")
+        hint = "--confidence and --correct name the columns."
+        raise FileError(f"{path} has no column {name!r}; it has {listed(list(there))}.", hint=hint)
     return [row.get(name) for row in rows]
 
 

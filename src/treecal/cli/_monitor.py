@@ -134,7 +134,7 @@ def monitor(
         watch_numbers(own, watch)
         _show(watch, None, own.rows.problems, None, {}, None, json=json)
         return _ended(watch, None, None, end(own.rows.problems))
-    columns = () if forecast is None else split("--forecast", forecast)
+    columns = split("--forecast", forecast)
     space = None if path != "-" and outcomes == Outcomes() else outcomes.space()
     if fail_above is not None and not isinstance(space, Simplex | None):
         raise ParameterError("--fail-above needs classes.")

@@ -30,27 +30,9 @@ _CELLS = 25
 """Thresholds between the outer quantiles of a forecast, on average."""
 
 
-def columns_of(quantiles: str) -> list[str] | dict[str, float]:
-    """Return the columns of quantiles; with their levels where these are given.
-
-    Examples
-    --------
-    >>> columns_of("q10,q90"), columns_of("low=0.1,high=0.9")
-    (['q10', 'q90'], {'low': 0.1, 'high': 0.9})
-    """
-    names = split("--quantiles", quantiles)
-    if "=" not in quantiles:
-        return list(names)
-    try:
-        return {name: float(level) for name, level in (each.split("=") for each in names)}
-    except ValueError:
-        expected = "columns such as q10,q90, or with levels, as low=0.1,high=0.9"
-        raise ParameterError.expected("--quantiles", quantiles, expected) from None
-
-
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Numbers:
+class NumberColumns:
     """The columns of forecasts of a number."""
 
     quantiles: str | None = None
@@ -62,15 +44,34 @@ class Numbers:
     """Of normal forecasts of a number: column of the mean."""
     sd: str | None = None
     """Of normal forecasts of a number: column of the standard deviation."""
-    low: Annotated[float | None, Parameter(allow_leading_hyphen=True)] = None
-    """The least that the number can be; by default the file is read for it first."""
-    high: Annotated[float | None, Parameter(allow_leading_hyphen=True)] = None
-    """The greatest that the number can be."""
 
     @property
     def given(self) -> bool:
         """Whether forecasts are of a number."""
         return any(each is not None for each in (self.quantiles, self.members, self.mean, self.sd))
+
+    def named(self) -> dict[str, Any]:
+        """Return the columns as `tc.audit` takes them."""
+        quantiles: Any = split("--quantiles", self.quantiles) or None
+        if quantiles and "=" in str(self.quantiles):
+            try:
+                quantiles = {name: float(level) for name, level in (each.split("=") for each in quantiles)}
+            except ValueError:
+                expected = "columns such as q10,q90, or with levels, as low=0.1,high=0.9"
+                raise ParameterError.expected("--quantiles", self.quantiles, expected) from None
+        members = split("--members", self.members) or None
+        return {"quantiles": quantiles, "members": members, "mean": self.mean, "sd": self.sd}
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Numbers(NumberColumns):
+    """The columns of forecasts of a number, and where the number lies."""
+
+    low: Annotated[float | None, Parameter(allow_leading_hyphen=True)] = None
+    """The least that the number can be; by default the file is read for it first."""
+    high: Annotated[float | None, Parameter(allow_leading_hyphen=True)] = None
+    """The greatest that the number can be."""
 
 
 class NumberLog:
@@ -82,9 +83,7 @@ class NumberLog:
         if path == "-" or options.snapshot is not None or options.id is not None:
             hint = "in Python, tc.Late takes outcomes by id, tc.save saves, and update(y) follows a stream."
             raise ParameterError("forecasts of a number are read from a file, without --id and --snapshot.", hint=hint)
-        members = None if numbers.members is None else split("--members", numbers.members)
-        quantiles = None if numbers.quantiles is None else columns_of(numbers.quantiles)
-        self.columns = Columns.named(outcome, quantiles, members, numbers.mean, numbers.sd)
+        self.columns = Columns.named(outcome, **numbers.named())
         self.by = by
         self._source = open_source(path, kind=options.kind, **opening)
         self._on_error = options.on_error

@@ -46,14 +46,16 @@ def check_limit(fail_above: float | None) -> None:
         raise ParameterError.expected("--fail-above", fail_above, "a number of 0 or more")
 
 
-def split(option: str, text: str) -> tuple[str, ...]:
-    """Return distinct names separated by commas; a name that contains a comma is quoted.
+def split(option: str, text: str | None) -> tuple[str, ...]:
+    """Return distinct names separated by commas; a name that contains a comma is quoted. Without the option none.
 
     Examples
     --------
     >>> split("--classes", 'rain, sun,"sun, then rain"')
     ('rain', 'sun', 'sun, then rain')
     """
+    if text is None:
+        return ()
     names = tuple(name.strip() for name in next(csv.reader([text], skipinitialspace=True), []))
     if not names or "" in names or len(set(names)) < len(names) or not text.isprintable():
         raise ParameterError.expected(option, text, "distinct names separated by commas")

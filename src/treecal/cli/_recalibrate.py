@@ -119,13 +119,13 @@ def recalibrate(
     if numbers.given:
         if any(each is not None for each in (forecast, groups)) or outcomes != Outcomes():
             raise ParameterError("forecasts of a number have no --classes, --forecast and --groups.")
-        by_columns = () if by is None else split("--by", by)
+        by_columns = split("--by", by)
         log = NumberLog(path, numbers, outcome or "outcome", by_columns, options, decimal=decimal)
         corrector = METHODS[method or "auto"](log.space)
         if by_columns:
             corrector = correctors.ByGroup(corrector)
         return recalibrate_numbers(log, corrector, output, force=force, json=json)
-    columns = () if forecast is None else split("--forecast", forecast)
+    columns = split("--forecast", forecast)
     space = outcomes.space()
     result = outcome or "outcome"
     decoder = Decoder(
@@ -146,7 +146,7 @@ def recalibrate(
         (result,),
         corrects=True,
         **options.columns("id"),
-        by=() if by is None else split("--by", by),
+        by=split("--by", by),
         overlapping=overlapping,
         added=names if output is not None else (),
         named=[*columns, *options.named, *([] if outcome is None else [outcome])],

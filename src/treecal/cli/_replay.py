@@ -92,7 +92,7 @@ def replay(
     if master is not None and engine != "spark":
         raise ParameterError.expected("--master", master, "nothing, unless --engine spark")
     space = None if outcomes == Outcomes() else outcomes.space()
-    columns = None if outcome is None else split("--outcome", outcome)
+    columns = split("--outcome", outcome) or None
     if key is not None and seq is not None and report is None:
         log = Log(path, columns, Keys(key, seq), space, on_error)
         return log.replay(

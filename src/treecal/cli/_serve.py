@@ -103,7 +103,7 @@ def serve(
 def mcp(*, url: str = "http://127.0.0.1:8000", spool: Path | None = None) -> int:
     """Offer a server to an agent as four tools, by the Model Context Protocol: forecast, resolve, calibration, alarms.
 
-    An agent so keeps books of what it forecast and of what came, uses corrected probabilities, and sees how sure it may
+    An agent so records its forecasts and their outcomes, uses corrected probabilities, and sees how sure it may
     be. It starts this command itself; messages go over standard input and output. In its settings:
 
         {"command": "treecal", "args": ["mcp", "--url", "http://127.0.0.1:8000"], "env": {"TREECAL_TOKEN": "..."}}

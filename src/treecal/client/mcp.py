@@ -1,4 +1,4 @@
-"""Four tools for agents, by the Model Context Protocol: an agent keeps books of what it forecast and of what came.
+"""Four tools for agents, by the Model Context Protocol: an agent records its forecasts and their outcomes.
 
 The protocol is JSON-RPC, a message a line, over standard input and output; of it this is what tools need, without a
 further package. The arguments of each tool are a class, of which its schema is made.
@@ -60,11 +60,11 @@ class _Forecast(_Tool, frozen=True):
 
 
 class _Resolve(_Tool, frozen=True):
-    """Record what came of a forecast; the correction and the alarms learn from it."""
+    """Record the outcome of a forecast; the correction and the alarms learn from it."""
 
     stream: _Stream
     id: Annotated[str, Meta(description="The id of the forecast.")]
-    outcome: Annotated[str | int, Meta(description="The class that came, by its name or index.")]
+    outcome: Annotated[str | int, Meta(description="The outcome: a class, by its name or index.")]
 
     def run(self, client: Client) -> dict[str, Any]:
         found: dict[str, Any] = msgspec.to_builtins(client.outcome(self.stream, self.id, self.outcome))
@@ -180,10 +180,10 @@ def _result(method: str, parameters: dict[str, Any], client: Client) -> dict[str
 def _described(name: str, kind: type[_Tool]) -> dict[str, Any]:
     """Return a tool as it is listed."""
     schema = msgspec.json.schema(kind)["$defs"][kind.__name__]
-    said = " ".join(schema.pop("description").split())
+    about = " ".join(schema.pop("description").split())
     del schema["title"]
     hints = {"readOnlyHint": kind in _READ_ONLY, "destructiveHint": False, "openWorldHint": False}
-    return {"name": name, "description": said, "inputSchema": schema, "annotations": hints}
+    return {"name": name, "description": about, "inputSchema": schema, "annotations": hints}
 
 
 def _called(parameters: dict[str, Any], client: Client) -> dict[str, Any]:

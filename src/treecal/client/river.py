@@ -6,20 +6,20 @@ from collections import OrderedDict, deque
 from collections.abc import Hashable, Iterable
 from typing import Any
 
-import numpy as np
-
 from treecal._optional import require
 from treecal.client._client import FORECAST, Client
 from treecal.exceptions import OutcomeError, ParameterError
-from treecal.integrations import checked_label, without_rounding
+from treecal.integrations import checked_label
 
 require("river", extra="river", what="treecal.client.river")
 from river import base
 
+from treecal.integrations.river import WrappedClassifier
+
 _MOST_WAITING = 100_000
 
 
-class ServedClassifier(base.Wrapper[base.Classifier], base.Classifier):
+class ServedClassifier(WrappedClassifier):
     """A classifier whose probabilities are corrected by a treecal server, and recorded there.
 
     `predict_proba_one(x)` announces a forecast under an id, and returns the corrected probabilities; the classifier's
@@ -60,9 +60,8 @@ class ServedClassifier(base.Wrapper[base.Classifier], base.Classifier):
         id_feature: str | None = None,
         timeout: float = FORECAST,
     ) -> None:
-        if not isinstance(classifier, base.Classifier) or isinstance(classifier, base.MultiLabelClassifier):
-            raise ParameterError.expected("classifier", classifier, "a river classifier of one label")
-        self.classifier, self.client, self.stream = classifier, client, stream
+        super().__init__(classifier)
+        self.client, self.stream = client, stream
         self.classes, self.id_feature, self.timeout = list(classes), id_feature, timeout
         self._places = {checked_label(label): place for place, label in enumerate(self.classes)}
         if len(self._places) < max(len(self.classes), 2):
@@ -87,7 +86,7 @@ class ServedClassifier(base.Wrapper[base.Classifier], base.Classifier):
             raise OutcomeError(f"the classifier forecasts {stray[0]!r}, which is not one of the classes.")
         if not any(given.values()):  # it has not learned yet
             given = dict.fromkeys(self.classes, 1 / len(self.classes))
-        p = without_rounding(np.array([given.get(label, 0.0) for label in self.classes]))
+        p = [given.get(label, 0.0) for label in self.classes]
         answer = self.client.forecast(self.stream, p, id=name, timeout=self.timeout)
         if key is not None:
             self._remember(key, answer.id)
@@ -138,14 +137,6 @@ class ServedClassifier(base.Wrapper[base.Classifier], base.Classifier):
         self._count -= 1
         if not names:
             del self._waiting[key]
-
-    @property
-    def _wrapped_model(self) -> base.Classifier:
-        return self.classifier
-
-    @property
-    def _mutable_attributes(self) -> set[str]:
-        return {"classifier"}  # gives access to its own mutable attributes
 
 
 def _key(features: dict[Any, Any]) -> Hashable:

@@ -12,21 +12,22 @@ from treecal._optional import require
 from treecal.client._client import BATCH, Client
 from treecal.client._replies import Answer, Receipt
 from treecal.exceptions import OutcomeError, ParameterError
-from treecal.integrations import checked_label, without_rounding
+from treecal.integrations import checked_label
 
 require("sklearn", extra="sklearn", what="treecal.client.sklearn")
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
-from sklearn.utils import get_tags
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
+from treecal.integrations.sklearn import Wrapper
 
-class ServedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc] # untyped
+
+class ServedClassifier(Wrapper, ClassifierMixin, BaseEstimator):  # type: ignore[misc] # untyped
     """A classifier whose probabilities are corrected by a treecal server, and recorded there.
 
     `predict_proba` announces a forecast for each row, under an id, and returns the corrected probabilities; the model's
     own, if the server is away. Each call opens new rounds, so call it once for each case. `outcomes(ids, y)` settles
     them when the labels are known. The classes of the stream are those of the model, in their order:
-    `client.create("orders", classes=model.classes_, corrector="vector")`.
+    `client.create("orders", classes=model.classes_, corrector="auto")`.
 
     Parameters
     ----------
@@ -101,7 +102,7 @@ class ServedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # t
         if self.client is None:
             raise ParameterError.expected("client", None, "a treecal.client.Client")
         features, named = self._split(X)
-        forecasts = without_rounding(self._model.predict_proba(features))
+        forecasts = self._model.predict_proba(features)
         names = named if ids is None else [_id(each) for each in ids]
         return self.client.forecast_many(self.stream, forecasts, ids=names, timeout=self.timeout)
 
@@ -160,26 +161,12 @@ class ServedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # t
         return X[[name for name in columns if name != self.id_column]], [_id(each) for each in X[self.id_column]]
 
     @property
-    def _model(self) -> Any:
-        return getattr(self, "estimator_", self.estimator)
-
-    @property
     def classes_(self) -> Any:
         """The labels."""
         return self._model.classes_
 
-    @property
-    def n_features_in_(self) -> int:
-        """The model's number of features."""
-        return int(self._model.n_features_in_)
-
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self._model, "classes_")
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags = get_tags(self.estimator).input_tags  # rows are passed to the model unchanged
-        return tags
 
 
 def _id(given: object) -> str:

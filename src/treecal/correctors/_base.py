@@ -362,7 +362,7 @@ class Corrector(Kept):
     ) -> Self:
         """Learn from a log before the first round, without scores; from another one, after that. Returns itself.
 
-        The order of the rows does not matter, unless they are said to be in order of time: scalings and
+        The order of the rows does not matter, unless they are in order of time: scalings and
         `IsotonicCalibration` are fitted to all of them, and what learns row by row takes them evenly mixed.
 
         Parameters

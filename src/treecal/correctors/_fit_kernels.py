@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treecal._compile import strict
+from treecal._compile import copy_into, strict
 from treecal._elementary import power
 from treecal._typing import Array, Integers
 from treecal.correctors._newton_kernels import Design, _dot, _factor, _law, _loss, _solve
@@ -186,8 +186,8 @@ def _solved(right: Array, multiplier: float, log: Objective, design: Design, wor
     better = work.better
     along = work.along
     turned = work.turned
-    left[:] = right
-    along[:] = found
+    copy_into(left, right)
+    copy_into(along, found)
     size = first = _dot(left, found)
     found[:] = 0.0
     for _ in range(len(right)):
@@ -236,7 +236,7 @@ def _descend(theta: Array, multiplier: float, log: Objective, design: Design, wo
             if share < _LEAST_SHARE:
                 _cost(theta, multiplier, log, design, work)  # the laws of where it stays
                 return
-        theta[:] = moved
+        copy_into(theta, moved)
         cost = after
         size = share * _largest(step) / (1.0 + _largest(theta))
         if size <= _CONVERGED or (size <= _ROUNDING and size > last / 2.0):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from treecal._compile import strict
+from treecal._compile import copy_into, strict
 from treecal._elementary import power
 from treecal._states import check_array, check_finite
 from treecal._typing import Array, Integers
@@ -129,11 +129,11 @@ def visits(group: GroupArrays, rule: Rule, steps: Visits, at: int, announced: Ar
             if met:
                 mixed(trust, points, announced[row])
             else:
-                announced[row] = forecasts[row]
+                copy_into(announced[row], forecasts[row])
         if weight == 0.0:
             continue
         if not met:
-            first[:] = forecasts[row]
+            copy_into(first, forecasts[row])
         visit(group, rule, points, forecasts[row], outcomes[row], weight)
         if sums[0, 0] >= rule.most:
             return step + 1

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treecal._compile import strict
+from treecal._compile import copy_into, strict
 from treecal._elementary import exp, log, power
 from treecal._typing import Array
 from treecal.correctors._forgetting import LASTING, SHARE, trusted
@@ -114,10 +114,10 @@ def _moved(levels: Array, grid: Grid, extent: Array, now: Moves, room: Array, fo
         shift += now.trust[i] * now.theta[i, 0]
         stretch += now.trust[i] * now.theta[i, 1]
     if shift == 0.0 and stretch == 0.0:
-        found[:] = levels[1:-1]
+        copy_into(found, levels[1:-1])
         return
     _move(levels, grid, extent, shift, stretch, room)
-    found[:] = room[1]
+    copy_into(found, room[1])
 
 
 @strict

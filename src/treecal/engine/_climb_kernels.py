@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from treecal._compile import loose, strict
+from treecal._compile import copy_into, loose, strict
 from treecal._lanes import (
     WIDTH,
     added,
@@ -102,7 +102,7 @@ def new_room(arity: int, dim: int, mix: Mix | None, tol: float) -> Room:
     pull = np.zeros(row)
     scale = 1.0 / np.maximum(1, np.arange(size) % arity)
     if mix is not None:
-        pull[:dim] = mix.pull
+        copy_into(pull[:dim], mix.pull)
     return Room(tol, np.zeros(row), pull, np.zeros(row), np.zeros(size), np.zeros(size), scale, scale * scale)
 
 
@@ -375,7 +375,7 @@ def climb_leaves(
             height += 1
             count *= arity
         if number < blocks:
-            outer[number] = nodes[offset]
+            copy_into(outer[number], nodes[offset])
         else:
-            total[:] = nodes[offset]
+            copy_into(total, nodes[offset])
     return -1

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treecal._compile import inlined, strict
+from treecal._compile import copy_into, inlined, strict
 from treecal._typing import Array, Integers
 from treecal.engine._guard_pages import (
     CONTEXT_ROOM,
@@ -184,7 +184,7 @@ def _season(rules: TrackerRules, tracker: Tracker, rounds: int, season: int, law
             lag = rules.lags[i]
     dim = len(law)
     if lag == 0:
-        law[:] = rules.centre
+        copy_into(law, rules.centre)
         return
     law[:] = 0.0
     total = FOG
@@ -210,7 +210,7 @@ def _track(rules: TrackerRules, tracker: Tracker, pages: Pages, rounds: int, des
     if len(experts) > at:
         length = _walk(tracker, pages, rounds, desk.path)
         law = desk.noise
-        law[:] = rules.centre
+        copy_into(law, rules.centre)
         for order in range(DEPTH + 1):
             if order < length:
                 context = desk.path[order]

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treecal._compile import strict
+from treecal._compile import copy_into, strict
 from treecal._typing import Array, Integers
 
 START, ROOM, SLOT_START, SLOT_ROOM, CONTEXT_START, CONTEXT_ROOM = range(6)
@@ -114,11 +114,11 @@ def add_columns(pool: Pool, stream: int, capacity: int) -> bool:
     if not _take(pool, stream, 0, capacity, len(pool.sizes)):
         return False
     new = opened(pool, stream)
-    new.points[:, :used] = old.points[:, :used]
-    new.biases[:, :used] = old.biases[:, :used]
-    new.sizes[:used] = old.sizes[:used]
-    new.visits[:used] = old.visits[:used]
-    new.slots[:used] = old.slots[:used]
+    copy_into(new.points[:, :used], old.points[:, :used])
+    copy_into(new.biases[:, :used], old.biases[:, :used])
+    copy_into(new.sizes[:used], old.sizes[:used])
+    copy_into(new.visits[:used], old.visits[:used])
+    copy_into(new.slots[:used], old.slots[:used])
     return True
 
 
@@ -130,8 +130,8 @@ def add_slots(pool: Pool, stream: int, most: int) -> bool:
     if not _take(pool, stream, 1, most, len(pool.told)):
         return False
     new = opened(pool, stream)
-    new.told[:used] = old.told[:used]
-    new.owed[:used] = old.owed[:used]
+    copy_into(new.told[:used], old.told[:used])
+    copy_into(new.owed[:used], old.owed[:used])
     return True
 
 
@@ -143,9 +143,9 @@ def add_contexts(pool: Pool, stream: int, most: int) -> bool:
     if not _take(pool, stream, 2, most, len(pool.seen)):
         return False
     new = opened(pool, stream)
-    new.sums[:kept] = old.sums[:kept]
-    new.seen[:kept] = old.seen[:kept]
-    new.longer[:kept] = old.longer[:kept]
+    copy_into(new.sums[:kept], old.sums[:kept])
+    copy_into(new.seen[:kept], old.seen[:kept])
+    copy_into(new.longer[:kept], old.longer[:kept])
     return True
 
 
@@ -179,13 +179,13 @@ def pack(rows: Integers, pool: Pool, packed: PageRows) -> None:
             packed.slots[at] = pages.slots[i]
             at += 1
         count = pages.announced[0]
-        packed.told[slot : slot + count] = pages.told[:count]
-        packed.owed[slot : slot + count] = pages.owed[:count]
+        copy_into(packed.told[slot : slot + count], pages.told[:count])
+        copy_into(packed.owed[slot : slot + count], pages.owed[:count])
         slot += count
         kept = pages.contexts[0]
-        packed.sums[context : context + kept] = pages.sums[:kept]
-        packed.seen[context : context + kept] = pages.seen[:kept]
-        packed.longer[context : context + kept] = pages.longer[:kept]
+        copy_into(packed.sums[context : context + kept], pages.sums[:kept])
+        copy_into(packed.seen[context : context + kept], pages.seen[:kept])
+        copy_into(packed.longer[context : context + kept], pages.longer[:kept])
         context += kept
 
 
@@ -208,13 +208,13 @@ def unpack(packed: PageRows, pool: Pool) -> None:
             pages.slots[i] = packed.slots[at]
             at += 1
         count = pages.announced[0]
-        pages.told[:count] = packed.told[slot : slot + count]
-        pages.owed[:count] = packed.owed[slot : slot + count]
+        copy_into(pages.told[:count], packed.told[slot : slot + count])
+        copy_into(pages.owed[:count], packed.owed[slot : slot + count])
         slot += count
         kept = pages.contexts[0]
-        pages.sums[:kept] = packed.sums[context : context + kept]
-        pages.seen[:kept] = packed.seen[context : context + kept]
-        pages.longer[:kept] = packed.longer[context : context + kept]
+        copy_into(pages.sums[:kept], packed.sums[context : context + kept])
+        copy_into(pages.seen[:kept], packed.seen[context : context + kept])
+        copy_into(pages.longer[:kept], packed.longer[context : context + kept])
         context += kept
 
 

@@ -216,7 +216,7 @@ class GuardStreams(ColumnStreams):
         self._book = thing.eager._now[1].book  # type: ignore[attr-defined]
         guard, source, book = self._guard, self._source, self._book
         error = -1.0 if guard.error is None else guard.error
-        squares = thing.norm.weights if isinstance(thing.norm, Crps) else np.ones(self._space.dim)
+        squares = unlocked(thing.norm.weights) if isinstance(thing.norm, Crps) else np.ones(self._space.dim)
         if thing.norm == l1:
             squares = np.empty(0)
         share = guard.budget * guard.rate

@@ -7,7 +7,7 @@
 - **Members of an ensemble, or samples**: `{"members": [...]}`. Each has the same weight. Missing ones, NaN, are left
   out, with a warning.
 - **Mean and standard deviation**: `{"mean": 5, "sd": 2}`: a normal distribution, or another `"family"`.
-- **Anything with a method `cdf`**: the laws of `scipy.stats`, a `Distribution`, a `Forecast`.
+- **Anything with a method `cdf`**: the laws of `scipy.stats` and of `statistics`, a `Distribution`, a `Forecast`.
 - **Values at the thresholds**, `(dim,)`; and **a number**, a forecast that is sure of it.
 
 Tables hold many: columns in place of numbers, or an array `(n, dim)` of values at the thresholds. What lies beyond the
@@ -24,7 +24,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treecal._elementary import applied, exponentials, log, normal_cdfs
+from treecal._compile import strict
+from treecal._elementary import applied, exp, exponentials, log, normal_cdfs
 from treecal._typing import Array
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError, RepairWarning
 from treecal.geometry._cdf import Cdf
@@ -107,14 +108,7 @@ def read_numbers(space: Cdf, numbers: NDArray[Any], before: int = 0, error: Refu
     """
     with np.errstate(over="ignore"):
         found = np.array(np.ma.filled(numbers, np.nan) if np.ma.isMA(numbers) else numbers, np.float64)
-    outside = ~((found >= space.low) & (found <= space.high))  # NaN, too
-    if outside.any():
-        refused = ~np.isfinite(found) if space.clip else outside
-        if refused.any():
-            at = int(np.argmax(refused))
-            _refuse(space, float(found[at]), before + at + 1, error)
-        found = np.clip(found, space.low, space.high)
-    return found
+    return _inside(space, found[:, None], before, ["is"], error)[:, 0]
 
 
 def _refuse(space: Cdf | None, number: float, round_: int, error: Refusal, what: str = "is") -> None:
@@ -146,12 +140,18 @@ def read_distribution(space: Cdf, value: Any, round_: int, tolerance: float) -> 
         single = {name: np.asanyarray(entry)[None] for name, entry in value.items()}
         return np.asarray(_from_columns(space, single, round_ - 1)[0])
     if callable(getattr(value, "cdf", None)):
-        found = np.array(value.cdf(space.thresholds), np.float64)
-        return np.asarray(_checked(space, found[None], round_ - 1, tolerance)[0])
+        return np.asarray(_checked(space, _law_values(value, space)[None], round_ - 1, tolerance)[0])
     raw = _array(value)
     if raw is None or raw.shape != (space.dim,):
         raise _no_distribution(space, value, raw, round_)
     return np.asarray(_checked(space, raw[None], round_ - 1, tolerance)[0])
+
+
+def _law_values(law: Any, space: Cdf) -> Array:
+    try:
+        return np.array(law.cdf(space.thresholds), np.float64)
+    except TypeError:  # as of statistics.NormalDist, which takes one number at a time
+        return np.array([law.cdf(z) for z in space.thresholds.tolist()], np.float64)
 
 
 def read_distributions(space: Cdf, values: Any, *, before: int = 0, tolerance: float = 1e-6) -> Array:
@@ -335,40 +335,40 @@ def _numeric(table: dict[Any, NDArray[Any]], name: Any, before: int, ndim: int) 
 
 def from_quantiles(space: Cdf, levels: Sequence[float], q: Array) -> Array:
     """Return the distribution functions of rows of quantiles, `(n, levels)`, at the thresholds, `(n, dim)`."""
-    z = space.thresholds
     tau = np.array(levels)
     if len(tau) == 1:
         q = np.column_stack([np.full(len(q), space.low), q, np.full(len(q), space.high)])
         tau = np.array([0.0, tau[0], 1.0])
-    place = np.zeros((len(q), len(z)), np.int64)  # quantiles up to each threshold
-    for column in q.T:
-        place += column[:, None] <= z
-    inner = np.clip(place, 1, len(tau) - 1)
-    left, right = (np.take_along_axis(q, inner - k, axis=1) for k in (1, 0))
-    width = right - left
-    share = np.divide(z - left, width, out=np.zeros_like(width), where=width > 0)
-    low, high = tau[inner - 1], tau[inner]
-    found = low + (high - low) * share
-    if len(levels) > 1:
-        _tail(found, place == 0, q[:, [0, 1]], tau[[0, 1]], z, 1.0)
-        _tail(found, place == len(tau), q[:, [-1, -2]], tau[[-1, -2]], z, -1.0)
-    return np.asarray(found)
+    found = np.empty((len(q), space.dim))
+    _between_quantiles.for_rows(len(q))(np.ascontiguousarray(q), tau, space.thresholds, found)
+    return found
 
 
-def _tail(found: Array, where: NDArray[np.bool_], outer: Array, levels: Array, z: Array, sign: float) -> None:
-    """Write the exponential beyond the outer one of two quantiles, whose slope is that between them."""
-    row, at = np.nonzero(where)
-    mass = levels[0] if sign > 0 else 1 - levels[0]
-    width = np.abs(outer[row, 0] - outer[row, 1])
-    away = np.abs(z[at] - outer[row, 0])
-    with np.errstate(over="ignore"):  # of a level such as 1e-320
-        slope = np.divide(abs(levels[1] - levels[0]) / mass, width, out=np.full_like(width, np.inf), where=width > 0)
-        exponent = np.where(away > 0, -np.where(away > 0, away, 1.0) * slope, 0.0)
-    tail = np.empty_like(exponent)
-    exponentials.for_rows(len(exponent) // 64)(np.maximum(exponent, -1000.0), tail)
-    # At the upper quantile itself the function has its level, and jumps to 1 where nothing lies beyond.
-    tail = np.where(np.isinf(slope), 0.0, tail)
-    found[row, at] = mass * tail if sign > 0 else 1 - mass * tail
+@strict
+def _between_quantiles(q: Array, levels: Array, thresholds: Array, found: Array) -> None:
+    """Write distribution functions: lines between quantiles, and exponentials with the slope of the outer lines beyond.
+
+    Levels that reach from 0 to 1 leave nothing beyond.
+    """
+    last = len(levels) - 1
+    for row in range(len(q)):
+        place = 0  # quantiles up to the threshold
+        for k in range(len(thresholds)):
+            z = thresholds[k]
+            while place <= last and q[row, place] <= z:
+                place += 1
+            right = min(max(place, 1), last)
+            width = q[row, right] - q[row, right - 1]
+            rise = levels[right] - levels[right - 1]
+            if 0 < place <= last:
+                share = (z - q[row, right - 1]) / width if width > 0.0 else 0.0
+                found[row, k] = levels[right - 1] + rise * share
+                continue
+            outer = right - 1 if place == 0 else right
+            beyond = levels[0] if place == 0 else 1.0 - levels[last]
+            away = abs(z - q[row, outer])
+            tail = 0.0 if width <= 0.0 else exp(max(-away * (rise / beyond / width), -1000.0)) if away > 0.0 else 1.0
+            found[row, k] = beyond * tail if place == 0 else 1.0 - beyond * tail
 
 
 def from_members(space: Cdf, members: Array) -> Array:
@@ -405,16 +405,18 @@ def from_moments(space: Cdf, mean: Array, sd: Array, *, family: str = "normal") 
     return found.reshape(z.shape)
 
 
-def _inside(space: Cdf | None, values: Array, before: int, what: Sequence[str]) -> Array:
-    """Return numbers of forecasts, clipped if the set says so; the first other one raises, with its round."""
-    finite = np.isfinite(values)
-    outside = ~finite if space is None else ~((values >= space.low) & (values <= space.high))
-    if not outside.any():
+def _inside(
+    space: Cdf | None, values: Array, before: int, what: Sequence[str], error: Refusal = ForecastError
+) -> Array:
+    """Return rows of numbers, clipped if the set says so; the first other one raises, with its round."""
+    valid = np.isfinite(values) if space is None else (values >= space.low) & (values <= space.high)
+    if valid.all():
         return values
-    refused = outside if space is None or not space.clip else ~finite
-    if refused.any():
-        row, column = np.unravel_index(int(np.argmax(refused)), values.shape)
-        _refuse(space, float(values[row, column]), before + int(row) + 1, ForecastError, what[int(column)])
+    if space is not None and space.clip:
+        valid = np.isfinite(values)
+    if not valid.all():
+        row, column = np.unravel_index(int(np.argmin(valid)), values.shape)
+        _refuse(space, float(values[row, column]), before + int(row) + 1, error, what[int(column)])
     assert space is not None
     return np.clip(values, space.low, space.high)
 
@@ -422,5 +424,5 @@ def _inside(space: Cdf | None, values: Array, before: int, what: Sequence[str]) 
 def _say(what: str, where: NDArray[np.bool_], before: int) -> None:
     count = int(np.count_nonzero(where))
     place = f"at round {before + int(where.argmax()) + 1}"
-    said = f"{what} {place}." if len(where) == 1 else f"{what} in {count:,} of {len(where):,} forecasts, first {place}."
-    warnings.warn(said, RepairWarning, stacklevel=6)
+    text = f"{what} {place}." if len(where) == 1 else f"{what} in {count:,} of {len(where):,} forecasts, first {place}."
+    warnings.warn(text, RepairWarning, stacklevel=6)

@@ -195,7 +195,18 @@ class Mahalanobis(Norm):
         return Mahalanobis((inverse + inverse.T) / 2)
 
 
-class Crps(Mahalanobis):
+class _RootOfScore(Mahalanobis):
+    """The root of a score, "crps" by name; a subclass defines `square`."""
+
+    def __call__(self, vectors: ArrayLike) -> Array:
+        """Return the root of the score of each vector along the last axis."""
+        return np.sqrt(self.square(vectors))
+
+    def __repr__(self) -> str:
+        return "crps"
+
+
+class Crps(_RootOfScore):
     """The norm of a `Cdf`, "crps" by name: `√(Σ w_i x_i²)`, whose square is the continuous ranked probability score.
 
     Parameters
@@ -219,10 +230,6 @@ class Crps(Mahalanobis):
             raise GeometryError(f"weights are {self.weights.min(initial=0.0):g} at least, expected positive numbers.")
         self.dim = len(self.weights)
 
-    def __call__(self, vectors: ArrayLike) -> Array:
-        """Return `√(Σ w_i x_i²)` of each vector along the last axis."""
-        return np.sqrt(self.square(vectors))
-
     def square(self, vectors: ArrayLike) -> Array:
         """Return `Σ w_i x_i²` of each vector, added from left to right, as compiled code adds it."""
         gaps = as_points(self, vectors)
@@ -243,11 +250,8 @@ class Crps(Mahalanobis):
         """True."""
         return True
 
-    def __repr__(self) -> str:
-        return "crps"
 
-
-class Rps(Mahalanobis):
+class Rps(_RootOfScore):
     """The norm of ordered classes, "crps" by name: `√(Σ_k (x_1 + … + x_k)²)`, the root of the ranked probability score.
 
     It is that of a `Cdf` for the distribution functions of the classes: putting weight on a class next to the outcome
@@ -270,10 +274,6 @@ class Rps(Mahalanobis):
     def __init__(self, dim: int) -> None:
         self.dim = whole_number("dim", dim, least=1)
 
-    def __call__(self, vectors: ArrayLike) -> Array:
-        """Return `√(Σ_k (x_1 + … + x_k)²)` of each vector along the last axis."""
-        return np.sqrt(self.square(vectors))
-
     def square(self, vectors: ArrayLike) -> Array:
         """Return `Σ_k (x_1 + … + x_k)²` of each vector, added from left to right."""
         sums = np.add.accumulate(as_points(self, vectors), axis=-1)
@@ -290,9 +290,6 @@ class Rps(Mahalanobis):
         """The norm of the inverse matrix, that of differences."""
         differences = np.eye(self.dim) - np.eye(self.dim, k=-1)
         return Mahalanobis(differences @ differences.T)
-
-    def __repr__(self) -> str:
-        return "crps"
 
 
 class Gauge(Norm):

@@ -3,4 +3,4 @@
 Both wrap a classifier with a corrector of `treecal.correctors`, and both read calibration errors from a `Ledger`.
 """
 
-from treecal.integrations._common import checked_label, without_rounding
+from treecal.integrations._common import checked_label

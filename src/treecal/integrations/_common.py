@@ -11,7 +11,7 @@ import numpy as np
 from treecal._typing import Array
 from treecal.correctors import AutoCorrector, Corrector
 from treecal.exceptions import OutcomeError, ParameterError
-from treecal.geometry import ROUNDING, TOLERANCE, Cdf, Distance, Simplex, rounding
+from treecal.geometry import Cdf, Distance, Simplex
 from treecal.ledger import Ledger
 from treecal.measures import bin_rows, classwise_ece
 
@@ -58,15 +58,6 @@ def checked_label(label: Any, name: str = "the label") -> Any:
     if not valid:
         raise OutcomeError(f"{name} is {label!r}, expected a string, a number, or True or False, not missing.")
     return label
-
-
-def without_rounding(forecasts: Array) -> Array:
-    """Return probabilities that sum to 1; sums that are off by more than rounding stay, to be refused by a check."""
-    forecasts = np.asarray(forecasts, np.float64)
-    total = forecasts.sum(axis=-1, keepdims=True)
-    off = np.abs(total - 1)
-    near = (off > TOLERANCE) & (off <= rounding(ROUNDING, forecasts.shape[-1]))
-    return np.asarray(forecasts / np.where(near, total, 1.0)) if near.any() else forecasts
 
 
 def error_of(points: Array, counts: Array, norm: Distance | str | None, resolution: float | None) -> float:

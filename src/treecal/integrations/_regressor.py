@@ -28,7 +28,35 @@ Numbers = dict[Any, Array]
 """Forecasts as columns: quantiles by level, mean and sd, or members."""
 
 
-class QuantileModels(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc] # untyped
+class Wrapper(MetaEstimatorMixin):  # type: ignore[misc] # untyped
+    """What is known of an estimator that wraps another: rows are passed to the model unchanged."""
+
+    estimator: Any
+
+    @property
+    def _model(self) -> Any:
+        return getattr(self, "estimator_", self.estimator)
+
+    @property
+    def n_features_in_(self) -> int:
+        """The model's number of features."""
+        return int(self._model.n_features_in_)
+
+    @property
+    def feature_names_in_(self) -> Any:
+        """The model's names of features."""
+        return self._model.feature_names_in_
+
+    def _updates(self) -> bool:
+        return hasattr(self.estimator, "partial_fit") and not isinstance(self.estimator, FrozenEstimator)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags = get_tags(self.estimator).input_tags
+        return tags
+
+
+class QuantileModels(Wrapper, RegressorMixin, BaseEstimator):  # type: ignore[misc] # untyped
     """A model for each level, as quantile regression needs; `predict` gives a column for each.
 
     Parameters
@@ -68,13 +96,8 @@ class QuantileModels(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type
         found = np.sort(np.column_stack([each.predict(X) for each in self.estimators_]), axis=1)
         return np.asarray(found[:, np.argsort(np.argsort(self.levels_))])
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags = get_tags(self.estimator).input_tags
-        return tags
 
-
-class RecalibratedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc] # untyped
+class RecalibratedRegressor(Wrapper, RegressorMixin, BaseEstimator):  # type: ignore[misc] # untyped
     """A regressor with distributions for forecasts, which are corrected, and kept calibrated as outcomes arrive.
 
     The model is any regressor. Its forecast of a row is the distribution that it gives: the quantiles of `levels`,
@@ -178,7 +201,7 @@ class RecalibratedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator): 
             Their numbers.
         """
         numbers = _read_numbers(X, y)
-        updates = hasattr(self.estimator, "partial_fit") and not isinstance(self.estimator, FrozenEstimator)
+        updates = self._updates()
         started = hasattr(self, "corrector_")
         if not started and not hasattr(self, "estimator_"):
             if not is_fitted(self.estimator):
@@ -265,21 +288,6 @@ class RecalibratedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator): 
             Its probability.
         """
         return np.column_stack(self.predict_distribution(X).interval(coverage))
-
-    @property
-    def n_features_in_(self) -> int:
-        """The model's number of features."""
-        return int(self.estimator_.n_features_in_)
-
-    @property
-    def feature_names_in_(self) -> Any:
-        """The model's names of features."""
-        return self.estimator_.feature_names_in_
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags = get_tags(self.estimator).input_tags  # rows are passed to the model unchanged
-        return tags
 
 
 @dataclass(frozen=True)

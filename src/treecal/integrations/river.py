@@ -23,7 +23,6 @@ from treecal.integrations._common import (
     checked_label,
     error_of,
     new_corrector,
-    without_rounding,
 )
 from treecal.monitor import Alarm, Monitor
 
@@ -33,7 +32,24 @@ from river import base, metrics
 Probabilities = dict[Any, float]
 
 
-class RecalibratedClassifier(base.Wrapper[base.Classifier], base.Classifier):
+class WrappedClassifier(base.Wrapper[base.Classifier], base.Classifier):
+    """What wrappers of a classifier of one label, in `classifier`, tell river."""
+
+    def __init__(self, classifier: base.Classifier) -> None:
+        if not isinstance(classifier, base.Classifier) or isinstance(classifier, base.MultiLabelClassifier):
+            raise ParameterError.expected("classifier", classifier, "a river classifier of one label")
+        self.classifier = classifier
+
+    @property
+    def _wrapped_model(self) -> base.Classifier:
+        return self.classifier
+
+    @property
+    def _mutable_attributes(self) -> set[str]:
+        return {"classifier"}  # gives access to its own mutable attributes
+
+
+class RecalibratedClassifier(WrappedClassifier):
     """A classifier whose probabilities are recalibrated online, by a corrector.
 
     `learn_one(x, y)` first takes the classifier's probabilities for `x`, before it has seen `y`; then the classifier
@@ -77,9 +93,7 @@ class RecalibratedClassifier(base.Wrapper[base.Classifier], base.Classifier):
     def __init__(
         self, classifier: base.Classifier, make: Make | None = None, classes: Iterable[Hashable] | None = None
     ) -> None:
-        if not isinstance(classifier, base.Classifier) or isinstance(classifier, base.MultiLabelClassifier):
-            raise ParameterError.expected("classifier", classifier, "a river classifier of one label")
-        self.classifier = classifier
+        super().__init__(classifier)
         self.make = make
         self.classes = None if classes is None else list(classes)
         self._known: tuple[dict[Any, int], Corrector | None] = {}, None  # each label's coordinate, and the corrector
@@ -146,14 +160,6 @@ class RecalibratedClassifier(base.Wrapper[base.Classifier], base.Classifier):
         if corrector is not None and weight:
             corrector.learn(b, index[y], weight=weight)
         self._known = index, corrector
-
-    @property
-    def _wrapped_model(self) -> base.Classifier:
-        return self.classifier
-
-    @property
-    def _mutable_attributes(self) -> set[str]:
-        return {"classifier"}  # gives access to its own mutable attributes
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
@@ -315,7 +321,7 @@ class CalibrationError(metrics.base.ClassificationMetric):
     def __init__(self, norm: Distance | str | None = None, resolution: float | None = WIDTH) -> None:
         self.norm = norm
         self.resolution = resolution
-        # How often each label came with each weight: so that reverting is exact, whatever the weights.
+        # How often each label was seen with each weight: so that reverting is exact, whatever the weights.
         self._counts: dict[frozenset[tuple[Any, float]], Counter[tuple[Any, float]]] = {}
         self._rounds = 0  # for messages only: what counts are the counts, one for each round at once
         self.get()  # raises if norm or resolution is invalid
@@ -366,8 +372,7 @@ class CalibrationError(metrics.base.ClassificationMetric):
         if not isinstance(y_pred, dict) or not y_pred:
             raise ForecastError(f"y_pred is {y_pred!r}, expected a dictionary with the probability of each label.")
         space = Simplex(len(y_pred))
-        given = _numbers(y_pred.values())
-        forecast = read_forecast(space, given, self._rounds + 1)
+        forecast = read_forecast(space, [*y_pred.values()], self._rounds + 1)
         pairs = zip(y_pred, forecast.tolist(), strict=True)
         return frozenset((label, p) for label, p in pairs if p), (checked_label(y_true), weight)
 
@@ -463,14 +468,8 @@ class CalibrationDrift(base.DriftDetector):
         yield {"classes": ["rain", "sun"]}
 
 
-def _numbers(values: Iterable[Any]) -> Array | list[Any]:
-    """Return the values without rounding; what is not a number stays, to be refused by a check."""
-    given = list(values)
-    return without_rounding(np.array(given)) if all(isinstance(p, int | float | np.number) for p in given) else given
-
-
 def _vector(given: Probabilities, index: dict[Any, int]) -> Array | list[Any]:
     """Return the classifier's probabilities as a vector; equal ones if it gives none."""
     if not any(given.values()):
         return np.full(len(index), 1 / len(index))
-    return _numbers(given.get(label, 0.0) for label in index)
+    return [given.get(label, 0.0) for label in index]

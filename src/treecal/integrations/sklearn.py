@@ -14,7 +14,7 @@ from treecal._typing import Array
 from treecal._validate import finite_array, sample_weights
 from treecal.correctors import Corrector
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError, UnsupportedError
-from treecal.geometry import Distance, Simplex, by_column, check_pairs, is_series
+from treecal.geometry import Distance, Simplex, by_column, check_pairs, is_series, read_forecast_rows
 from treecal.integrations._common import (
     WIDTH,
     Make,
@@ -22,18 +22,24 @@ from treecal.integrations._common import (
     checked_label,
     error_of,
     new_corrector,
-    without_rounding,
 )
 
 require("sklearn", extra="sklearn", what="treecal.integrations.sklearn")
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import cross_val_predict
-from sklearn.utils import check_array, check_consistent_length, column_or_1d, get_tags
+from sklearn.utils import check_array, check_consistent_length, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from treecal.integrations._regressor import CoverageScorer, CrpsScorer, QuantileModels, RecalibratedRegressor, is_fitted
+from treecal.integrations._regressor import (
+    CoverageScorer,
+    CrpsScorer,
+    QuantileModels,
+    RecalibratedRegressor,
+    Wrapper,
+    is_fitted,
+)
 
 __all__ = [
     "CalibrationScorer",
@@ -46,7 +52,7 @@ __all__ = [
 ]
 
 
-class RecalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc] # untyped
+class RecalibratedClassifier(Wrapper, ClassifierMixin, BaseEstimator):  # type: ignore[misc] # untyped
     """A classifier whose probabilities are recalibrated by a corrector, and kept calibrated as outcomes arrive.
 
     A corrector must learn from the model's probabilities for rows that the model has not learned from.
@@ -126,7 +132,7 @@ class RecalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
                 self.estimator, X, labels, cv=self.cv, method="predict_proba", params=given or None
             )
         corrector = new_corrector(self.make, Simplex(len(model.classes_)))
-        corrector.fit(_checked_rows(forecasts), _outcomes(labels, model.classes_), weights=weights)
+        corrector.fit(_checked(forecasts), _outcomes(labels, model.classes_), weights=weights)
         return self._keep(model, model.classes_, corrector)
 
     def partial_fit(
@@ -217,29 +223,11 @@ class RecalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
                 hint="wrap it in sklearn.calibration.CalibratedClassifierCV.",
             )
 
-    def _updates(self) -> bool:
-        return hasattr(self.estimator, "partial_fit") and not isinstance(self.estimator, FrozenEstimator)
-
     def _keep(self, model: Any, classes: Any, corrector: Corrector) -> Self:
         self.estimator_ = model
         self.classes_ = classes
         self.corrector_ = corrector
         return self
-
-    @property
-    def n_features_in_(self) -> int:
-        """The model's number of features."""
-        return int(self.estimator_.n_features_in_)
-
-    @property
-    def feature_names_in_(self) -> Any:
-        """The model's names of features."""
-        return self.estimator_.feature_names_in_
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags = get_tags(self.estimator).input_tags  # rows are passed to the model unchanged
-        return tags
 
 
 @dataclass(frozen=True)
@@ -329,7 +317,7 @@ def calibration_error(
             f"y_proba has shape {forecasts.shape}, expected ({len(labels)}, {len(known)}): labels {known.tolist()}.",
             hint=None if classes is not None else "name the label of each column in classes.",
         )
-    points, row = np.unique(_checked_rows(forecasts) + 0.0, axis=0, return_inverse=True)
+    points, row = np.unique(_checked(forecasts) + 0.0, axis=0, return_inverse=True)
     counts = np.zeros(points.shape)
     weights = _read_weights(y_proba, sample_weight)
     np.add.at(counts, (row, _places(labels, known)), 1 if weights is None else weights)
@@ -343,7 +331,7 @@ def _ask(model: Any, X: Any, classes: Any) -> Array:
     forecasts = np.asarray(model.predict_proba(X))
     rows = np.zeros((len(forecasts), len(classes)))
     rows[:, _places(model.classes_, classes)] = forecasts
-    return _checked_rows(rows)
+    return _checked(rows)
 
 
 def _read_weights(X: Any, given: ArrayLike | None) -> Array | None:
@@ -385,12 +373,9 @@ def _outcomes(labels: Any, classes: Any) -> Array:
     return np.asarray(np.eye(len(classes))[_places(labels, classes)])
 
 
-def _checked_rows(forecasts: Array) -> Array:
-    """Return rows of probabilities without rounding; raises for the first invalid one."""
-    rows = without_rounding(forecasts)
-    space = Simplex(rows.shape[1])
-    good = space.contains(rows)
-    if not good.all():
-        at = int(np.argmin(good))
-        raise ForecastError(f"the probabilities in row {at} lie outside {space!r}: {space.complaint(rows[at])}.")
-    return rows
+def _checked(forecasts: Array) -> Array:
+    """Return rows of probabilities, divided by their sums where these were rounded; the first invalid one raises."""
+    try:
+        return read_forecast_rows(Simplex(forecasts.shape[1]), forecasts, before=-1)
+    except ForecastError as error:
+        raise ForecastError.at(error.round, error.problem, where="in row") from None

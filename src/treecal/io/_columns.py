@@ -252,9 +252,10 @@ def in_order(
         raise FileError(f"column {column!r} of {source} holds more than {_MOST:,} labels: too many to be classes.")
     if len(found) > max(_MOST_NUMBERS, size or 0) and all(map(_NUMBER.fullmatch, found)):
         raise FileError(
-            f"column {column!r} of {source} holds {len(found):,} different numbers: too many to be classes.",
-            hint="numbers lie in a set, such as --box 0 500, in Python tc.Box(0, 500), and are audited as the classes "
-            "0 and 1 of y > 100; to read them as classes name those, --classes or --dim, in Python classes=[...].",
+            f"column {column!r} of {source} holds {len(found):,} different numbers: are they classes or numbers?",
+            hint="of numbers, forecasts are --quantiles, --members, or --mean and --sd, in Python quantiles=[...] "
+            "and the like; outcomes alone lie in a --box 0 500, in Python tc.Box(0, 500) or tc.Cdf(0, 500); classes "
+            "are named by --classes or --dim, in Python classes=[...].",
         )
     if len(columns) > 1 and (named := paired(columns, found)):
         return named

@@ -41,7 +41,7 @@ class Lead(NamedTuple):
 
 
 class Revisions:
-    """Earlier forecasts of pending rounds, and sums over those whose outcomes came, by powers of two of lead time."""
+    """Earlier forecasts of pending rounds, and sums over those with outcomes, by powers of two of lead time."""
 
     def __init__(self, space: ConvexSet) -> None:
         self._space = space

@@ -121,7 +121,7 @@ def v_calibration_error(P: ArrayLike, y: ArrayLike, *, weights: ArrayLike | None
 
 
 def _sorted(log: Log, k: int) -> tuple[Array, Array, Array]:
-    """Return the forecasts of a class in order; the weight of the rows before each, and of those where it came."""
+    """Return the forecasts of a class in order; the weight of the rows before each, and of those of that outcome."""
     p = log.forecasts[:, k]
     order = np.argsort(p, kind="stable")
     weights = log.weights[order]

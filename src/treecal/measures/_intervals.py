@@ -325,7 +325,7 @@ def _with_unseen(
 ) -> tuple[float, float]:
     """Return the ends of an interval, also for what is rare or was never seen.
 
-    A share whose event came in k rows has the upper end of a gamma variable of k + 1 rows (Clopper and Pearson). So
+    A share whose event occurred in k rows has the upper end of a gamma variable of k + 1 rows (Clopper and Pearson). So
     rows are resampled together with an exponential number of rows that had another outcome, if three of them could move
     the measure further than the interval reaches.
     """

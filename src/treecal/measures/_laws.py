@@ -48,7 +48,7 @@ class Laws:
 
 
 class Quantiles(Laws):
-    """Quantiles of some levels: of what lies between and beyond them no more is said."""
+    """Quantiles of some levels: between and beyond them nothing is known."""
 
     def __init__(self, levels: Sequence[float], values: Array) -> None:
         self.levels = tuple(levels)

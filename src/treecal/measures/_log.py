@@ -43,12 +43,16 @@ def read_log(P: ArrayLike, y: ArrayLike, weights: ArrayLike | None = None) -> Lo
 def read_forecasts(P: ArrayLike) -> Array:
     """Return forecasts as `(n, d)`: probabilities of class 1, `(n,)`, get a first column for class 0."""
     given = finite_array("P", P)
-    if given.ndim == 1:
+    alone = given.ndim == 1
+    if alone:
         given = np.column_stack([1 - given, given])
     if given.ndim != 2 or given.shape[0] == 0 or given.shape[1] < 2:
         raise ForecastError(f"P has shape {np.shape(P)}, expected (n, d) with d classes, or (n,) for class 1 of two.")
     if not (valid := valid_forecasts(given.T)).all():
         row = int(np.argmin(valid))
+        if alone:
+            problem = f"is {given[row, 1]:.6g}, expected a probability from 0 to 1."
+            raise ForecastError.at(row, problem, where="in row", hint="if they are in per cent, divide by 100.")
         low = given[row].min()
         total = given[row].sum()
         problem = f"has least entry {low:.6g} and sum {total:.6g}, expected probabilities that sum to 1."

@@ -28,6 +28,7 @@ from treecal.monitor._bets import (
     Family,
 )
 
+_OF_NUMBERS = ("shift", "spread", "interval", "level")
 KINDS = (
     "temperature",
     "class",
@@ -36,11 +37,10 @@ KINDS = (
     "coordinate",
     "slope",
     "direction",
-    "shift",
-    "spread",
-    "interval",
-    "level",
+    *_OF_NUMBERS,
 )
+_WIDE = (0.9, 0.8, 0.5)
+"""Central intervals by which an alarm says that forecasts are too narrow or too wide."""
 _PROOF = 1e200  # no forecast but one of 0 is ever as wrong in a round
 _DIRECTIONS = (
     "too low",
@@ -61,7 +61,7 @@ class Alarm:
     Attributes
     ----------
     round
-        The round after whose outcome it came.
+        The round after whose outcome it was raised.
     onset
         The round in which the error most likely began: of all starts and all bets those that have won most. An
         estimate, early or late by as much as chance makes it.
@@ -71,8 +71,8 @@ class Alarm:
         "coordinate", "slope" or "direction"; for numbers "shift", "spread", "interval", of one central interval, or
         "level", of one quantile.
     where
-        The class, the coordinate, the lower end of a range of confidence of width 0.1, the coverage of an interval or
-        the level of a quantile; None for "temperature", "shift" and "spread", and where there is one coordinate.
+        The class, the coordinate, the lower end of a range of confidence of width 0.1, the coverage of an interval
+        that shows it or the level of a quantile; None for "temperature" and "shift", and where there is one coordinate.
     direction
         The forecasts are "too low" or "too high" for that class; "too sure" or "not sure enough"; of the slope "too
         extreme", too far from the set's centre, or "not extreme enough"; of numbers "too narrow" or "too wide".
@@ -82,8 +82,7 @@ class Alarm:
     gap
         Mean outcome less mean forecast since the error began, as the bets of this kind see it: of the class or
         coordinate, or the most likely class. (For "slope", as a share of the most it can be.) For numbers, the share of
-        outcomes less that forecast: inside the interval, or that of 90 % for "spread", below the quantile, or above the
-        median for "shift".
+        outcomes less that forecast: inside the interval, below the quantile, or above the median for "shift".
     e_value
         The evidence at the alarm.
     group
@@ -115,10 +114,11 @@ class Alarm:
 
     def _words(self, now: str, onset: str) -> str:
         group = "" if self.group is None else f" in group {self.group}"
+        number = self.kind in _OF_NUMBERS
         if self.e_value > _PROOF:
-            which = "another class" if self.direction == "too high" else str(self.where)
-            return f"alarm after {now}{group}: {which} came, and its forecast had the probability 0"
-        if self.kind in ("shift", "spread", "interval", "level"):
+            which = "a number" if number else "another class" if self.direction == "too high" else str(self.where)
+            return f"alarm after {now}{group}: the outcome was {which}, to which the forecast gave the probability 0"
+        if number:
             return (
                 f"alarm after {now}, since about {onset}{group}: forecasts are {self.direction}: {self._share()} "
                 f"(evidence {self.e_value:.3g} to 1)"
@@ -177,10 +177,13 @@ def read_alarm(
         size = float(logits[where])
         place = where / BINS
         direction = "not sure enough" if size > 0 else "too sure"
-    elif kind in ("shift", "spread", "interval", "level"):
-        own = [i for i in of_kind if family.bets[i].size * size > 0]
-        gap = _gap(_best_run(cells[own]))
-        place = {"interval": COVERAGES, "level": LEVELS}[kind][where] if kind in ("interval", "level") else None
+    elif kind in _OF_NUMBERS:
+        gap = _gap(_best_run(cells[[i for i in of_kind if family.bets[i].size * size > 0]]))
+        if kind == "level":
+            place = LEVELS[where]
+        elif kind != "shift":
+            shares = _WIDE if kind == "spread" else (COVERAGES[where], *_WIDE)
+            place, gap = _counted(family, cells, shares, narrow=(size > 0) == (kind == "spread")) or (shares[0], gap)
         words = {
             "shift": ("too low", "too high"),
             "level": ("too high", "too low"),
@@ -223,6 +226,22 @@ def _best_run(cells: Array) -> Array:
 
 def _gap(cell: Array) -> float:
     return float(cell[EXCESS] / cell[LENGTH]) if cell[LENGTH] else 0.0
+
+
+def _counted(family: Family, cells: Array, shares: tuple[float, ...], *, narrow: bool) -> tuple[float, float] | None:
+    """Return the first central interval of which every outcome is known to be inside or not, and how many more it held.
+
+    Of the quantiles 10, 50 and 90 % nobody knows what an interval of 90 % held: that of 80 % speaks for it.
+    """
+    for share in shares:
+        place = COVERAGES.index(share)
+        bets = enumerate(family.bets)
+        own = [i for i, bet in bets if (bet.kind, bet.where, bet.size < 0) == ("interval", place, narrow)]
+        run = _best_run(cells[own])
+        held = float(run[EXCESS] + share * run[LENGTH])
+        if run[LENGTH] and (run[EXCESS] < 0) == narrow and abs(held - round(held)) < 1e-6:
+            return share, _gap(run)
+    return None
 
 
 def _class_gap(family: Family, cells: Array, where: int, sign: float) -> float:

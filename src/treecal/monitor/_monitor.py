@@ -69,7 +69,7 @@ class Monitor(Locked, Configured):
     distribution over points the mean is watched.
 
     *Late outcomes.* Outcomes count in the order of `update`, and the null is about that order: `p` is the law of `y`
-    given all outcomes that came before `y` *arrived*. That is more than the law given what was known when `p` was
+    given all outcomes that *arrived* before `y` did. That is more than the law given what was known when `p` was
     announced. It holds where outcomes are independent given the forecasts; it does not where an outcome says something
     about another that was open at the same time, or where the delay depends on the outcome: if fraud is reported at
     once and the absence of fraud after a month, what arrives early is fraud. Then pass the outcomes in the order of

@@ -39,7 +39,7 @@ class Watched(Corrector):
     >>> tuesday = late.predict([1.0, 0.0], id="tuesday")
     >>> late.update("tuesday", 1)
     >>> print(late.thing.monitor.alarm)
-    alarm after round 1: 1 came, and its forecast had the probability 0
+    alarm after round 1: the outcome was 1, to which the forecast gave the probability 0
     """
 
     _fields = ("monitor", "scores", "tolerance")

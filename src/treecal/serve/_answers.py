@@ -34,17 +34,6 @@ class Response(NamedTuple):
     """These replace the server's own of the same names."""
 
 
-def answer(value: Any, status: int = 200) -> Response:
-    """Return a value as JSON.
-
-    Examples
-    --------
-    >>> answer({"a": 1}).body
-    b'{"a":1}'
-    """
-    return Response(encode(value), status)
-
-
 class Request(Struct, frozen=True):
     """A request that was let in, and what it holds."""
 
@@ -86,8 +75,8 @@ class NoQuery(Struct, forbid_unknown_fields=True, frozen=True):
     """Nothing in the query."""
 
 
-Does = Callable[[Any, Request], Awaitable[Response]]
-"""Takes the context, which has all that operations need, and the call."""
+Does = Callable[[Any, Request], Awaitable[Any]]
+"""Takes the context, which has all that operations need, and the call; gives what is sent as JSON, or a `Response`."""
 
 
 class Operation(Struct, frozen=True, kw_only=True):
@@ -100,8 +89,10 @@ class Operation(Struct, frozen=True, kw_only=True):
     """What a token must allow; None where everybody may."""
     body: Any = None
     query: type[Struct] = NoQuery
-    gives: dict[int, Any] = {}
-    """The types of its answers, by status: a class of `_wire`, or a media type."""
+    gives: Any = Any
+    """The type of its answers: a class of `_wire`, or a media type."""
+    statuses: tuple[int, ...] = (200,)
+    """Of its answers."""
     codes: tuple[str, ...] = ()
     """Of refusals, besides those of all operations."""
 

@@ -13,7 +13,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -35,10 +35,9 @@ from treecal.serve._rounds import (
     group_of,
     outcome_columns,
     outcome_of,
-    points_of,
 )
 from treecal.serve._store import Store
-from treecal.serve._validation import check_groups, model_of, outcomes_of, tags_of
+from treecal.serve._validation import check_groups, due_of, model_of, outcomes_of, tags_of
 
 SNAPSHOT_EVERY = 4096
 """Rows of the log between two snapshots of a stream: a restart reads at most so many of each."""
@@ -51,6 +50,14 @@ LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 """Streams that are kept in memory, those used last."""
 
 Event = dict[str, Any]
+
+
+class Given(NamedTuple):
+    """A forecast as it is compared with what is known under its id."""
+
+    model: bytes | None
+    tags: str
+    due: float | None
 
 
 class Books:
@@ -277,46 +284,45 @@ class Books:
         }
         first: dict[str, int] = {}
         models: list[Array | None] = []
-        texts: list[str] = []
-        revisions: list[tuple[int, Round]] = []
+        given: list[Given] = []
+        fresh: list[int] = []
+        marked: list[Round] = []
+        revisions: list[tuple[Round, bytes | None]] = []
         for i, each in enumerate(new):
             models.append(model_of(player, each, where[i]))
-            texts.append(tags_of(kept.config, each, where[i]))
-            if each.due is not None and not abs(each.due) <= wire.FAR:
-                hint = "it is in seconds since 1970, not in milliseconds."
-                raise Refusal("invalid", f"due is {each.due}, expected a time.", hint=hint, at=f"{where[i]}due")
+            given.append(Given(_bytes(models[i]), tags_of(kept.config, each, where[i]), due_of(each, where[i])))
             j = first.setdefault(each.id, i)
             again = known.get(each.id)
-            asked = (_bytes(models[i]), texts[i], each.due)
-            if kept.config.revises and again is not None and self._revises(kept, again, asked, each.used, where[i]):
-                revisions.append((i, again))
+            if again is not None and self._revises(kept, again, given[i], each.used, where[i]):
+                revisions.append((again, given[i].model))
                 continue
-            if (again is not None and asked != (again.model, again.tags, again.due)) or (
-                j < i and (*asked, each.used) != (_bytes(models[j]), texts[j], new[j].due, new[j].used)
+            if (again is not None and given[i] != (again.model, again.tags, again.due)) or (
+                (given[i], each.used) != (given[j], new[j].used)
             ):
                 hint = "use an id once; to ask again, send the same body."
                 raise Refusal("conflict", f"id {each.id!r} has another forecast.", hint=hint, at=f"{where[i]}id")
-        again_used = [(i, known[named]) for named, i in first.items() if named in known and new[i].used]
-        marked = [(i, row) for i, row in again_used if not row.used and not row.marked]
-        for i, row in marked:
-            if self._past(kept, [row]):
-                problem = f"id {row.id!r} has its outcome, and what was announced is scored."
-                raise Refusal("conflict", problem, hint="it cannot be changed any more.", at=f"{where[i]}used")
-        fresh = [i for each, i in first.items() if each not in known]
+            if j < i:
+                continue
+            if again is None:
+                fresh.append(i)
+            elif each.used and not again.used and not again.marked:
+                if self._past(kept, [again]):
+                    problem = f"id {each.id!r} has its outcome, and what was announced is scored."
+                    raise Refusal("conflict", problem, hint="it cannot be changed any more.", at=f"{where[i]}used")
+                marked.append(again)
         check_groups(player, {self._group(player, new[i]): where[i] for i in fresh})
         if fresh and kept.archived is not None:
             raise Refusal("archived", f"stream {name!r} is archived: it rejects new forecasts.", at="stream")
         if player.limit is not None and len(fresh) > player.limit:
             problem = f"there are {len(fresh)} new forecasts, and at most {player.limit} may await their outcomes."
             raise Refusal("invalid", problem, at="forecasts")
-        for _, row in marked:  # the answer was too late for whoever asked; before a new round may make this one void
+        for row in marked:  # the answer was too late for whoever asked; before a new round may make this one void
             arrival = LogEntry(player.arrivals + 1, "used", row.round, self._now(), None, None)
             self._record(name, player, arrival, row)
-        if revisions:
-            self._revise(kept, player, [(row, _bytes(models[i])) for i, row in revisions])
-        known |= {row.id: player.latest(row) for _, row in revisions}
-        openings = self._openings(player, [new[i] for i in fresh], [models[i] for i in fresh])
-        rounds = self._open(kept, player, [(new[i], models[i], texts[i]) for i in fresh], openings)
+        for row, model in revisions:
+            self._revise(kept, player, row, model)
+        known |= {row.id: player.latest(row) for row, _ in revisions}
+        rounds = self._open(kept, player, [(new[i], models[i], given[i]) for i in fresh])
         known |= {each.id: each for each in rounds}
         if rounds or marked or revisions:
             self._tell("forecast", name, rounds=player.rounds, pending=player.pending)
@@ -327,12 +333,11 @@ class Books:
             for each in new
         ]
 
-    def _revises(self, kept: StreamRow, row: Round, asked: tuple[Any, ...], used: bool, where: str) -> bool:
+    def _revises(self, kept: StreamRow, row: Round, given: Given, used: bool, where: str) -> bool:
         """Return whether a forecast under a known id revises it, or refuse what cannot be revised."""
-        model, *others = asked
-        if model == row.model:
+        if not kept.config.revises or given.model == row.model:
             return False
-        if others != [row.tags, row.due] or used:
+        if (given.tags, given.due) != (row.tags, row.due) or used:
             hint = "a revision has the same tags and due as the forecast, and another p."
             problem = f"id {row.id!r} has other tags, or is due at another time."
             raise Refusal("conflict", problem, hint=hint, at=f"{where}id")
@@ -340,64 +345,36 @@ class Books:
             raise Refusal("conflict", f"id {row.id!r} has its outcome.", hint="it cannot be revised.", at=f"{where}id")
         return True
 
-    def _revise(self, kept: StreamRow, player: Player, new: Sequence[tuple[Round, bytes | None]]) -> None:
+    def _revise(self, kept: StreamRow, player: Player, row: Round, model: bytes | None) -> None:
         now = self._now()
-        for row, model in new:
-            entry = LogEntry(player.arrivals + 1, "revised", row.round, now, None, model)
-            raised = player.revised(entry, row)
-            self.store.run("add_arrival", [(kept.stream, *entry)])
-            self._raise(kept, [(player.arrivals, each) for each in raised], now)
-
-    def _openings(
-        self, player: Player, new: Sequence[wire.NewForecast], models: Sequence[Array | None]
-    ) -> list[Opening | None]:
-        """Return what to announce where that is known before the first round is opened; None where a copy is asked."""
-        plain = [i for i, each in enumerate(new) if each.used or player.pool is None]
-        found: list[Opening | None] = [None] * len(new)
-        asked = [i for i in plain if not new[i].used]
-        if asked:
-            groups = [self._group(player, new[i]) for i in asked]
-            for i, opening in zip(asked, player.announce([models[i] for i in asked], groups), strict=True):
-                found[i] = opening
-        for i in plain:
-            if new[i].used:
-                found[i] = player.as_it_is(models[i])
-        return found
+        entry = LogEntry(player.arrivals + 1, "revised", row.round, now, None, model)
+        raised = player.revised(entry, row)
+        self.store.run("add_arrival", [(kept.stream, *entry)])
+        self._raise(kept, [(player.arrivals, each) for each in raised], now)
 
     def _group(self, player: Player, each: wire.NewForecast) -> Hashable:
         return group_of(each.tags, player.config.group) if player.config.group else None
 
     def _open(
-        self,
-        kept: StreamRow,
-        player: Player,
-        new: Sequence[tuple[wire.NewForecast, Array | None, str]],
-        openings: Sequence[Opening | None],
+        self, kept: StreamRow, player: Player, new: Sequence[tuple[wire.NewForecast, Array | None, Given]]
     ) -> list[Round]:
         now = self._now()
-        rounds = []
+        groups = [self._group(player, each) for each, _, _ in new]
+        openings: dict[int, Opening] = {}
+        if asked := [i for i, (each, _, _) in enumerate(new) if player.pool is None and not each.used]:
+            found = player.announce([new[i][1] for i in asked], [groups[i] for i in asked])
+            openings.update(zip(asked, found, strict=True))
         over = 0 if player.limit is None else max(0, player.pending + len(new) - player.limit)
         if over:  # where the limit was lowered, not all at once
             self._void(kept, player, min(over, len(new) + STEP), now)
-        for (each, model, tags), opening in zip(new, openings, strict=True):
-            if opening is None:
-                opening = player.take(model, self._group(player, each), player.rounds + 1)
-            x = opening.forecast
-            row = Round(
-                player.rounds + 1,
-                each.id,
-                now,
-                player.arrivals,
-                _bytes(model),
-                np.ascontiguousarray(x.mean).tobytes(),
-                points_of(x),
-                _bytes(opening.inner),
-                opening.number,
-                int(each.used),
-                tags,
-                None if each.due is None else each.due + 0.0,  # SQLite has no -0.0, and the hash would tell
-                player.state,
-            )
+        rounds = []
+        for i, (each, model, given) in enumerate(new):
+            if each.used:
+                opening = player.as_it_is(model)
+            else:
+                opening = openings.get(i) or player.take(model, groups[i], player.rounds + 1)
+            due = None if each.due is None else each.due + 0.0  # SQLite has no -0.0, and the hash would tell
+            row = player.row(each.id, now, given.model, opening, given.tags, used=each.used, due=due)
             player.opened(row)
             rounds.append(row)
         self.store.run("add_round", [(kept.stream, *row[:-1]) for row in rounds])

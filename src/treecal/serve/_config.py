@@ -81,26 +81,17 @@ def thing_of(new: NewStream, space: ConvexSet) -> Thing | None:
     return made("gate", partial(Gated, part, scores=None)) if new.gate else part
 
 
-def monitors_of(new: NewStream, space: ConvexSet) -> dict[str, Monitor]:
-    """Return the monitors of a stream, by what they watch, or refuse.
+def made_of(new: NewStream, space: ConvexSet) -> tuple[Thing | None, dict[str, Monitor]]:
+    """Return what a new stream is made of, with its monitors by what they watch, or refuse.
 
     What a stream forecasts by itself is not watched: it has a guarantee, and no claim to be the law of the outcome.
     """
+    thing = thing_of(new, space)
     if new.monitor is None or new.forecaster is not None:
-        return {}
-    alpha = new.monitor.alpha
-    arl = new.monitor.arl
-
-    def monitor() -> Monitor:
-        return Monitor(space, alpha=alpha, arl=arl, by_group=bool(new.group))
-
+        return thing, {}
+    monitor = partial(Monitor, space, alpha=new.monitor.alpha, arl=new.monitor.arl, by_group=bool(new.group))
     watched = ["model"] if new.corrector is None else ["model", "announced"]
-    return {name: made("monitor", monitor) for name in watched}
-
-
-def made_of(new: NewStream, space: ConvexSet) -> tuple[Thing | None, dict[str, Monitor]]:
-    """Return what a new stream is made of, or refuse."""
-    return thing_of(new, space), monitors_of(new, space)
+    return thing, {name: made("monitor", monitor) for name in watched}
 
 
 def written_parts(thing: Thing | None, monitors: dict[str, Monitor]) -> str:

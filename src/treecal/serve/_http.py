@@ -129,9 +129,9 @@ class _Endpoint:
         self.methods = sorted(self._operations)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if (found := self._operations.get(scope["method"])) is None:
+        if scope["method"] not in self._operations:
             raise _NoMethod(self.methods)
-        operation, decoder = found
+        operation, decoder = self._operations[scope["method"]]
         headers = scope["treecal.headers"]
         path = scope["path_params"]
         grant = _NOBODY
@@ -147,7 +147,8 @@ class _Endpoint:
         if decoder is not None:
             check_type(headers)
             body = _decoded(await _received(receive, headers, self._most_bytes, self._most_seconds), decoder)
-        answer = await operation.does(self._context, Request(grant, path, query, body, headers))
+        found = await operation.does(self._context, Request(grant, path, query, body, headers))
+        answer = found if isinstance(found, Response) else Response(encode(found))
         if isinstance(answer.body, bytes):
             await _send(send, answer, scope["method"])
         else:

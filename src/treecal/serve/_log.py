@@ -11,7 +11,9 @@ import os
 import sys
 import time
 import traceback
-from threading import Condition, Thread
+from contextlib import suppress
+from queue import Full, Queue
+from threading import Thread
 from typing import Any, Literal, Self, TextIO
 
 import msgspec
@@ -47,10 +49,7 @@ class Log:
     def __init__(self, stream: TextIO | None = None, *, level: Level = "info") -> None:
         self._stream = sys.stderr if stream is None else stream
         self._least = _RANKS[level]
-        self._lines: list[str] = []
-        self._change = Condition()
-        self._writing = self._closing = self._at_once = False
-        self._untold = 0  # lines dropped since the last line that says so
+        self._lines: Queue[str | None] = Queue(MOST)  # None is the end
         self._thread = Thread(target=self._run, name="treecal-log", daemon=True)
         self.dropped = 0
         """Lines that found no room, as nobody read those before them."""
@@ -61,10 +60,9 @@ class Log:
 
     def __exit__(self, *error: object) -> None:
         """Write what is left, as far as somebody reads it."""
-        self.flush()
-        with self._change:
-            self._closing = True
-            self._change.notify_all()
+        with suppress(Full):  # nobody reads it
+            self._lines.put_nowait(None)
+        self._thread.join(_END)
 
     def request(self, method: str, route: str, status: int, seconds: float, token: str | None) -> None:
         """Write that a request was answered; the route is that of the table, without names and ids."""
@@ -74,51 +72,41 @@ class Log:
     def failure(self, error: BaseException, *, route: str) -> None:
         """Write where an error arose. Its message may quote a request, and is left out."""
         frames = [f"{each.filename}:{each.lineno} {each.name}" for each in traceback.extract_tb(error.__traceback__)]
-        self._put("error", "failure", {"route": route, "error": type(error).__name__, "frames": frames}, at_once=True)
+        self._put("error", "failure", {"route": route, "error": type(error).__name__, "frames": frames})
 
     def line(self, event: str, *, level: str = "info", **details: Any) -> None:
-        """Write something else, at once."""
-        self._put(level, event, details, at_once=True)
+        """Write something else."""
+        self._put(level, event, details)
 
     def flush(self) -> None:
         """Wait until all lines so far are written, but not forever."""
-        with self._change:
-            self._at_once = bool(self._lines)
-            self._change.notify_all()
-            self._change.wait_for(lambda: not (self._lines or self._writing), _END)
+        with self._lines.all_tasks_done:
+            self._lines.all_tasks_done.wait_for(lambda: not self._lines.unfinished_tasks, _END)
 
-    def _put(self, level: str, event: str, details: dict[str, Any], *, at_once: bool = False) -> None:
+    def _put(self, level: str, event: str, details: dict[str, Any]) -> None:
         if _RANKS.get(level, _RANKS["error"]) < self._least:
             return
-        line = _written(level, event, details)
-        with self._change:
-            if len(self._lines) >= MOST:
-                self.dropped += 1
-                self._untold += 1
-                return
-            self._lines.append(line)
-            if at_once or len(self._lines) == 1:
-                self._at_once |= at_once
-                self._change.notify_all()
+        try:
+            self._lines.put_nowait(_written(level, event, details))
+        except Full:
+            self.dropped += 1
 
     def _run(self) -> None:
-        while True:
-            with self._change:
-                self._change.wait_for(lambda: self._lines or self._closing)
-                self._change.wait_for(lambda: self._at_once or self._closing, _PAUSE)
-                lines = self._lines
-                self._lines = []
-                self._at_once = False
-                if not lines:
-                    return
-                if self._untold:
-                    lines.append(_written("warning", "dropped", {"lines": self._untold}))
-                    self._untold = 0
-                self._writing = True
-            self._write("\n".join(lines) + "\n")
-            with self._change:
-                self._writing = False
-                self._change.notify_all()
+        noted = 0  # of the lines that were dropped
+        ended = False
+        while not ended:
+            found = [self._lines.get()]
+            time.sleep(_PAUSE)
+            found += [self._lines.get() for _ in range(self._lines.qsize())]
+            ended = None in found
+            lines = [line for line in found if line is not None]
+            if (dropped := self.dropped) > noted:
+                lines.append(_written("warning", "dropped", {"lines": dropped - noted}))
+                noted = dropped
+            if lines:
+                self._write("\n".join(lines) + "\n")
+            for _ in found:
+                self._lines.task_done()
 
     def _write(self, text: str) -> None:
         rest = text.encode()

@@ -48,7 +48,7 @@ def document(operations: Iterable[Operation]) -> dict[str, Any]:
     '3.1.0'
     """
     operations = list(operations)
-    given = [kind for each in operations for kind in (each.body, *each.gives.values())]
+    given = [kind for each in operations for kind in (each.body, each.gives)]
     kinds = dict.fromkeys([Failure, *(kind for kind in given if kind is not None and not isinstance(kind, str))])
     schemas, components = msgspec.json.schema_components(kinds, ref_template=_REF)
     named = dict(zip(kinds, schemas, strict=True))
@@ -84,9 +84,10 @@ def document(operations: Iterable[Operation]) -> dict[str, Any]:
 
 def _operation(each: Operation, named: dict[Any, Any]) -> dict[str, Any]:
     answers: dict[str, Any] = {}
-    for status, kind in each.gives.items():
-        content = {kind: {}} if isinstance(kind, str) else {"application/json": {"schema": named[kind]}}
-        words = inspect.cleandoc(kind.__doc__ or "") if isinstance(kind, type) else "The content."
+    kind = each.gives
+    content = {kind: {}} if isinstance(kind, str) else {"application/json": {"schema": named[kind]}}
+    words = inspect.cleandoc(kind.__doc__ or "") if isinstance(kind, type) else "The content."
+    for status in each.statuses:
         answers[str(status)] = {"description": words.partition("\n")[0], "content": content}
     for code in _codes(each):
         answer = answers.setdefault(

@@ -12,12 +12,12 @@ from contextlib import suppress
 from dataclasses import asdict
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_type_hints
 
 from msgspec import Meta, Struct
 
 from treecal.serve import _reading as reading, _wire as wire
-from treecal.serve._answers import Does, Operation, Request, Response, answer, encode
+from treecal.serve._answers import Does, Operation, Request, Response, encode
 from treecal.serve._connections import Readers
 from treecal.serve._events import Hub
 from treecal.serve._metrics import MOST_STREAMS, Metrics
@@ -163,11 +163,12 @@ _S = "/v1/streams/{s}"
 _HTML = "text/html; charset=utf-8"
 
 
-def operation(method: str, path: str, **more: Any) -> Callable[[Does], Does]:
-    """Add what a function does to the table: a line of its docstring describes it."""
+def operation(method: str, path: str, *, gives: Any = None, **more: Any) -> Callable[[Does], Does]:
+    """Add what a function does to the table: a line of its docstring describes it, and its type what it gives."""
 
     def add(does: Does) -> Does:
-        OPERATIONS.append(Operation(method=method, path=path, does=does, **more))
+        kind = get_type_hints(does)["return"] if gives is None else gives
+        OPERATIONS.append(Operation(method=method, path=path, does=does, gives=kind, **more))
         return does
 
     return add
@@ -179,7 +180,7 @@ Limit = Annotated[int, Meta(ge=1, le=1000)]
 Time = Annotated[float, Meta(ge=-wire.FAR, le=wire.FAR)]
 
 
-class ListQuery(Struct, forbid_unknown_fields=True, frozen=True):
+class ListQuery(wire.Strict, frozen=True):
     """Which streams.
 
     after: Those whose names come after this one.
@@ -194,8 +195,8 @@ class ListQuery(Struct, forbid_unknown_fields=True, frozen=True):
     prefix: Annotated[str, Meta(max_length=128)] = ""
 
 
-@operation("GET", "/v1/streams", scope="read", query=ListQuery, gives={200: wire.Streams})
-async def list_streams(context: Context, call: Request) -> Response:
+@operation("GET", "/v1/streams", scope="read", query=ListQuery)
+async def list_streams(context: Context, call: Request) -> wire.Streams:
     """List streams, by name."""
     query: ListQuery = call.query
 
@@ -212,7 +213,7 @@ async def list_streams(context: Context, call: Request) -> Response:
     names = await context.look(find)
     some = names[: query.limit]
     streams = [await context.shown(name) for name in some]  # one by one: writers come in between
-    return answer(wire.Streams(streams, some[-1] if len(names) > len(some) else None))
+    return wire.Streams(streams, some[-1] if len(names) > len(some) else None)
 
 
 @operation(
@@ -220,7 +221,8 @@ async def list_streams(context: Context, call: Request) -> Response:
     "/v1/streams",
     scope="admin",
     body=wire.NewStream,
-    gives={200: wire.Stream, 201: wire.Stream},
+    gives=wire.Stream,
+    statuses=(200, 201),
     codes=("conflict",),
 )
 async def create_stream(context: Context, call: Request) -> Response:
@@ -230,17 +232,17 @@ async def create_stream(context: Context, call: Request) -> Response:
     if await asyncio.to_thread(warm_up, [new]):  # beside the writer, which has others to serve
         await asyncio.to_thread(set_aside)
     name, is_new = await context.write(lambda books: books.create(new))
-    return answer(await context.shown(name), 201 if is_new else 200)
+    return Response(encode(await context.shown(name)), 201 if is_new else 200)
 
 
-@operation("GET", _S, scope="read", gives={200: wire.Stream})
-async def show_stream(context: Context, call: Request) -> Response:
+@operation("GET", _S, scope="read")
+async def show_stream(context: Context, call: Request) -> wire.Stream:
     """Show a stream."""
-    return answer(await context.shown(call.stream))
+    return await context.shown(call.stream)
 
 
-@operation("PATCH", _S, scope="admin", body=wire.StreamChange, gives={200: wire.Stream})
-async def change_stream(context: Context, call: Request) -> Response:
+@operation("PATCH", _S, scope="admin", body=wire.StreamChange)
+async def change_stream(context: Context, call: Request) -> wire.Stream:
     """Change settings; a new corrector learns from the log before it announces."""
     changes: wire.StreamChange = call.body
     if changes == wire.StreamChange():
@@ -257,30 +259,30 @@ async def change_stream(context: Context, call: Request) -> Response:
         fresh = Taught(Player(config), (picture.kept.stream, picture.counts.deleted))
         taught = await context.study(lambda reader: teach(reader, picture.kept.stream, fresh, picture.arrivals))
     await context.write(lambda books: books.change(kept.name, changes, taught))
-    return answer(await context.shown(kept.name))
+    return await context.shown(kept.name)
 
 
-@operation("DELETE", _S, scope="delete", gives={200: wire.Deleted})
-async def delete_stream(context: Context, call: Request) -> Response:
+@operation("DELETE", _S, scope="delete")
+async def delete_stream(context: Context, call: Request) -> wire.Deleted:
     """Delete the stream with all that is kept of it."""
     counts = (await context.look(lambda books: books.picture(call.stream))).counts
     await context.write(lambda books: books.delete(call.stream))
     context.untidy.set()
-    return answer(wire.Deleted(counts.forecasts))
+    return wire.Deleted(counts.forecasts)
 
 
-@operation("POST", f"{_S}/archive", scope="admin", gives={200: wire.Stream})
-async def archive_stream(context: Context, call: Request) -> Response:
+@operation("POST", f"{_S}/archive", scope="admin")
+async def archive_stream(context: Context, call: Request) -> wire.Stream:
     """Archive the stream: it rejects new forecasts and still accepts outcomes of pending ones."""
     await context.write(lambda books: books.archive(call.stream))
-    return answer(await context.shown(call.stream))
+    return await context.shown(call.stream)
 
 
-@operation("POST", f"{_S}/reset", scope="admin", gives={200: wire.Stream})
-async def reset_stream(context: Context, call: Request) -> Response:
+@operation("POST", f"{_S}/reset", scope="admin")
+async def reset_stream(context: Context, call: Request) -> wire.Stream:
     """Reset the monitors after an alarm has been handled."""
     await context.write(lambda books: books.reset(call.stream))
-    return answer(await context.shown(call.stream))
+    return await context.shown(call.stream)
 
 
 # Forecasts and outcomes
@@ -291,15 +293,14 @@ async def reset_stream(context: Context, call: Request) -> Response:
     f"{_S}/forecasts",
     scope="forecast",
     body=wire.NewForecast,
-    gives={200: wire.Announced},
     codes=("conflict", "archived"),
 )
-async def announce(context: Context, call: Request) -> Response:
+async def announce(context: Context, call: Request) -> wire.Announced:
     """Announce a forecast; the same body again has the same answer."""
     name = call.path["s"]
     new = call.body
     (announced,) = await context.write(lambda books: books.forecast(name, [new]))
-    return answer(announced)
+    return announced
 
 
 @operation(
@@ -307,17 +308,16 @@ async def announce(context: Context, call: Request) -> Response:
     f"{_S}/forecasts/batch",
     scope="forecast",
     body=wire.NewForecasts,
-    gives={200: wire.Announcements},
     codes=("conflict", "archived"),
 )
-async def announce_batch(context: Context, call: Request) -> Response:
+async def announce_batch(context: Context, call: Request) -> wire.Announcements:
     """Announce many forecasts: all of them or none."""
     name = call.path["s"]
     new = call.body.forecasts
-    return answer(wire.Announcements(await context.write(lambda books: books.forecast(name, new), rows=len(new))))
+    return wire.Announcements(await context.write(lambda books: books.forecast(name, new), rows=len(new)))
 
 
-class TagQuery(Struct, forbid_unknown_fields=True, frozen=True):
+class TagQuery(wire.Strict, frozen=True):
     """Which forecasts.
 
     tag: The name of a tag.
@@ -328,8 +328,8 @@ class TagQuery(Struct, forbid_unknown_fields=True, frozen=True):
     value: Annotated[str, Meta(max_length=200)]
 
 
-@operation("DELETE", f"{_S}/forecasts", scope="delete", query=TagQuery, gives={200: wire.Deleted})
-async def delete_forecasts(context: Context, call: Request) -> Response:
+@operation("DELETE", f"{_S}/forecasts", scope="delete", query=TagQuery)
+async def delete_forecasts(context: Context, call: Request) -> wire.Deleted:
     """Delete the forecasts that have a tag with a value, with all that is known of them."""
     query: TagQuery = call.query
     kept = await context.kept(call)
@@ -344,27 +344,27 @@ async def delete_forecasts(context: Context, call: Request) -> Response:
         found, after = await context.study(lambda reader: reading.tagged(kept, reader, query.tag, query.value, begin))  # noqa: B023
         erased = await context.write(lambda books: books.erase(kept.name, found, stream=kept.stream), rows=MANY)  # noqa: B023
         count += erased
-    return answer(wire.Deleted(count))
+    return wire.Deleted(count)
 
 
-@operation("DELETE", f"{_S}/forecasts/{{id:path}}", scope="delete", gives={200: wire.Deleted})
-async def delete_forecast(context: Context, call: Request) -> Response:
+@operation("DELETE", f"{_S}/forecasts/{{id:path}}", scope="delete")
+async def delete_forecast(context: Context, call: Request) -> wire.Deleted:
     """Delete a forecast, with all that is known of it."""
     name = call.stream
     named = call.path["id"]
-    return answer(wire.Deleted(await context.write(lambda books: books.erase_named(name, named))))
+    return wire.Deleted(await context.write(lambda books: books.erase_named(name, named)))
 
 
-@operation("GET", f"{_S}/forecasts/{{id:path}}", scope="read", gives={200: wire.Record})
-async def show_record(context: Context, call: Request) -> Response:
+@operation("GET", f"{_S}/forecasts/{{id:path}}", scope="read")
+async def show_record(context: Context, call: Request) -> wire.Record:
     """Show all that is known of a round."""
     named = call.path["id"]
     kept = await context.kept(call)
-    return answer(await context.read(lambda reader: reading.record(kept, reader, named)))
+    return await context.read(lambda reader: reading.record(kept, reader, named))
 
 
-@operation("POST", "/v1/outcomes", scope="outcome", body=wire.NewOutcomes, gives={200: wire.Settlements})
-async def settle(context: Context, call: Request) -> Response:
+@operation("POST", "/v1/outcomes", scope="outcome", body=wire.NewOutcomes)
+async def settle(context: Context, call: Request) -> wire.Settlements:
     """Take outcomes, and say what became of each."""
     new: list[wire.NewOutcome] = call.body.outcomes
     for i, each in enumerate(new):
@@ -373,7 +373,7 @@ async def settle(context: Context, call: Request) -> Response:
         settled = await context.write(lambda books: books.settle(new), rows=len(new))
     else:
         settled = await _settle_in_parts(context, new)
-    return answer(wire.Settlements(settled, dict(Counter(each.status for each in settled))))
+    return wire.Settlements(settled, dict(Counter(each.status for each in settled)))
 
 
 async def _settle_in_parts(context: Context, new: list[wire.NewOutcome]) -> list[wire.Settled]:
@@ -394,7 +394,7 @@ async def _settle_in_parts(context: Context, new: list[wire.NewOutcome]) -> list
     return settled
 
 
-class PendingQuery(Struct, forbid_unknown_fields=True, frozen=True):
+class PendingQuery(wire.Strict, frozen=True):
     """Which rounds.
 
     overdue: Only those whose outcomes are overdue.
@@ -407,8 +407,8 @@ class PendingQuery(Struct, forbid_unknown_fields=True, frozen=True):
     limit: Limit = 100
 
 
-@operation("GET", f"{_S}/pending", scope="read", query=PendingQuery, gives={200: wire.Pending})
-async def list_pending(context: Context, call: Request) -> Response:
+@operation("GET", f"{_S}/pending", scope="read", query=PendingQuery)
+async def list_pending(context: Context, call: Request) -> wire.Pending:
     """List rounds that await their outcomes, the oldest first."""
     query: PendingQuery = call.query
     kept = await context.kept(call)
@@ -418,13 +418,13 @@ async def list_pending(context: Context, call: Request) -> Response:
             kept, reader, overdue=query.overdue, after=query.after, limit=query.limit, now=time.time()
         )
 
-    return answer(await context.read(find))
+    return await context.read(find)
 
 
 # What is read
 
 
-class ScoresQuery(Struct, forbid_unknown_fields=True, frozen=True):
+class ScoresQuery(wire.Strict, frozen=True):
     """Which rounds, and how they are grouped.
 
     by: A tag, or `time`; without it there are no groups.
@@ -441,8 +441,8 @@ class ScoresQuery(Struct, forbid_unknown_fields=True, frozen=True):
     last: Annotated[int, Meta(ge=1, le=reading.MOST_LAST)] = reading.LAST
 
 
-@operation("GET", f"{_S}/scores", scope="read", query=ScoresQuery, gives={200: wire.Scores})
-async def show_scores(context: Context, call: Request) -> Response:
+@operation("GET", f"{_S}/scores", scope="read", query=ScoresQuery)
+async def show_scores(context: Context, call: Request) -> wire.Scores:
     """Show errors, reliability and scores, by a tag or by time."""
     query: ScoresQuery = call.query
     kept, of = await context.look(lambda books: (books.kept(call.stream), books.player(call.stream).learned))
@@ -453,16 +453,16 @@ async def show_scores(context: Context, call: Request) -> Response:
             kept, reader, of=of, by=query.by, window=query.window, since=since, until=until, last=query.last
         )
 
-    return answer(await context.study(find))
+    return await context.study(find)
 
 
-@operation("GET", f"{_S}/curve", scope="read", gives={200: wire.Curve})
-async def show_curve(context: Context, call: Request) -> Response:
+@operation("GET", f"{_S}/curve", scope="read")
+async def show_curve(context: Context, call: Request) -> wire.Curve:
     """Show the error over time with its guarantee, and the evidence."""
-    return answer(reading.curve(await context.look(lambda books: books.picture(call.stream))))
+    return reading.curve(await context.look(lambda books: books.picture(call.stream)))
 
 
-class ExportQuery(Struct, forbid_unknown_fields=True, frozen=True):
+class ExportQuery(wire.Strict, frozen=True):
     """Which rounds.
 
     since: Outcomes that arrived at this time or later.
@@ -473,7 +473,7 @@ class ExportQuery(Struct, forbid_unknown_fields=True, frozen=True):
     until: Time | None = None
 
 
-@operation("GET", f"{_S}/export", scope="read", query=ExportQuery, gives={200: "application/vnd.apache.parquet"})
+@operation("GET", f"{_S}/export", scope="read", query=ExportQuery, gives="application/vnd.apache.parquet")
 async def export(context: Context, call: Request) -> Response:
     """Export rounds with their outcomes, for `treecal audit`."""
     query: ExportQuery = call.query
@@ -506,7 +506,7 @@ def _between(since: float | None, until: float | None) -> tuple[float, float]:
     return -math.inf if since is None else since, math.inf if until is None else until
 
 
-class StreamQuery(Struct, forbid_unknown_fields=True, frozen=True):
+class StreamQuery(wire.Strict, frozen=True):
     """Which streams.
 
     stream: Only this one; without it, all that the token may read.
@@ -515,21 +515,21 @@ class StreamQuery(Struct, forbid_unknown_fields=True, frozen=True):
     stream: Annotated[str, Meta(max_length=128)] | None = None
 
 
-@operation("GET", "/v1/alarms", scope="read", query=StreamQuery, gives={200: wire.Alarms}, codes=("not_found",))
-async def list_alarms(context: Context, call: Request) -> Response:
+@operation("GET", "/v1/alarms", scope="read", query=StreamQuery, codes=("not_found",))
+async def list_alarms(context: Context, call: Request) -> wire.Alarms:
     """List alarms, the latest first."""
     only = _only(call)
     prefix = call.grant.prefix
     kept = None if only is None else await context.look(lambda books: books.kept(only))
-    return answer(await context.read(lambda reader: reading.alarms(reader, prefix, kept, _ALARMS)))
+    return await context.read(lambda reader: reading.alarms(reader, prefix, kept, _ALARMS))
 
 
-@operation("GET", "/v1/webhooks", scope="admin", gives={200: wire.Webhooks})
-async def list_webhooks(context: Context, call: Request) -> Response:
+@operation("GET", "/v1/webhooks", scope="admin")
+async def list_webhooks(context: Context, call: Request) -> wire.Webhooks:
     """List webhooks, and how sending alarms goes."""
     if call.grant.prefix:
         raise Refusal("forbidden", "webhooks are of all streams, and the token is for some.", at="authorization")
-    return answer(wire.Webhooks(await _webhooks(context)))
+    return wire.Webhooks(await _webhooks(context))
 
 
 async def _webhooks(context: Context) -> list[wire.Webhook]:
@@ -543,7 +543,7 @@ async def _webhooks(context: Context) -> list[wire.Webhook]:
     return found + [wire.Webhook(name, None, [], count) for name, count in pending.items()]
 
 
-@operation("GET", "/v1/events", scope="read", query=StreamQuery, gives={200: "text/event-stream"}, codes=("not_found",))
+@operation("GET", "/v1/events", scope="read", query=StreamQuery, gives="text/event-stream", codes=("not_found",))
 async def listen(context: Context, call: Request) -> Response:
     """Listen to events: forecast, outcome, alarm, stream."""
     only = _only(call)
@@ -566,13 +566,28 @@ def _only(call: Request) -> str | None:
 # The server itself
 
 
-@operation("GET", "/v1/openapi.json", gives={200: "application/json"})
+@operation("GET", "/v1/openapi.json", gives="application/json")
 async def openapi(context: Context, call: Request) -> Response:
     """Return this document."""
     return Response(context.openapi)
 
 
-@operation("GET", "/metrics", scope="read", gives={200: "text/plain; version=0.0.4; charset=utf-8"})
+_OF_STREAMS = {
+    "forecasts": "Forecasts announced.",
+    "learned": "Outcomes learned.",
+    "deleted": "Forecasts deleted, which the other counts have, too.",
+    "late": "Outcomes that arrived too late.",
+    "void": "Rounds given up.",
+    "pending": "Rounds that await their outcomes.",
+}
+_OF_WEBHOOKS = {
+    "pending": "Alarms that a receiver has not taken yet.",
+    "delivered": "Alarms that a receiver took since the start.",
+    "failed": "Attempts since the start that a receiver did not take.",
+}
+
+
+@operation("GET", "/metrics", scope="read", gives="text/plain; version=0.0.4; charset=utf-8")
 async def metrics(context: Context, call: Request) -> Response:
     """Counts, for Prometheus."""
     if call.grant.prefix:
@@ -582,53 +597,34 @@ async def metrics(context: Context, call: Request) -> Response:
     webhooks = await _webhooks(context)
     broken = context.writer.failure is not None or context.writer.trouble
 
-    def by_stream(field: str) -> Series:
-        return [((("stream", each.kept.name),), getattr(each.counts, field)) for each in shown]
-
     gauges: dict[str, tuple[str, Series]] = {
         "treecal_streams": ("Streams.", [((), len(names))]),
         "treecal_streams_left_out": ("Streams without series of their own.", [((), len(names) - len(shown))]),
         "treecal_queue": ("Requests that wait for the writer.", [((), context.writer.waiting)]),
         "treecal_listeners": ("Clients that listen to events.", [((), context.hub.clients)]),
-        "treecal_broken": (
-            "1 if the books cannot be written.",
-            [((), float(broken))],
-        ),
-        "treecal_forecasts": ("Forecasts announced.", by_stream("forecasts")),
-        "treecal_learned": ("Outcomes learned.", by_stream("learned")),
-        "treecal_deleted": ("Forecasts deleted, which the other counts have, too.", by_stream("deleted")),
-        "treecal_late": ("Outcomes that arrived too late.", by_stream("late")),
-        "treecal_void": ("Rounds given up.", by_stream("void")),
-        "treecal_pending": ("Rounds that await their outcomes.", by_stream("pending")),
-        "treecal_webhook_pending": (
-            "Alarms that a receiver has not taken yet.",
-            [((("webhook", each.name),), each.pending) for each in webhooks],
-        ),
-        "treecal_webhook_delivered": (
-            "Alarms that a receiver took since the start.",
-            [((("webhook", each.name),), each.delivered) for each in webhooks],
-        ),
-        "treecal_webhook_failed": (
-            "Attempts since the start that a receiver did not take.",
-            [((("webhook", each.name),), each.failed) for each in webhooks],
-        ),
-        "treecal_evidence": (
-            "Where a monitor stands, as a share of its threshold: an alarm is raised at 1.",
-            [
-                ((("stream", each.kept.name), ("of", of)), standing.value / standing.threshold)
-                for each in shown
-                for of, standing in each.monitors.items()
-            ],
-        ),
-        "treecal_alarmed": (
-            "1 if a monitor has raised an alarm.",
-            [
-                ((("stream", each.kept.name), ("of", of)), float(standing.alarm is not None))
-                for each in shown
-                for of, standing in each.monitors.items()
-            ],
-        ),
+        "treecal_broken": ("1 if the books cannot be written.", [((), float(broken))]),
     }
+    for field, about in _OF_STREAMS.items():
+        gauges[f"treecal_{field}"] = (
+            about,
+            [((("stream", each.kept.name),), getattr(each.counts, field)) for each in shown],
+        )
+    for field, about in _OF_WEBHOOKS.items():
+        gauges[f"treecal_webhook_{field}"] = (
+            about,
+            [((("webhook", each.name),), getattr(each, field)) for each in webhooks],
+        )
+    standings = [
+        ((("stream", each.kept.name), ("of", of)), standing) for each in shown for of, standing in each.monitors.items()
+    ]
+    gauges["treecal_evidence"] = (
+        "Where a monitor stands, as a share of its threshold: an alarm is raised at 1.",
+        [(labels, standing.value / standing.threshold) for labels, standing in standings],
+    )
+    gauges["treecal_alarmed"] = (
+        "1 if a monitor has raised an alarm.",
+        [(labels, float(standing.alarm is not None)) for labels, standing in standings],
+    )
     return Response(
         context.metrics.text(gauges, dropped=context.log.dropped).encode(),
         kind=b"text/plain; version=0.0.4; charset=utf-8",
@@ -641,32 +637,32 @@ class Health(Struct, frozen=True):
     ok: bool = True
 
 
-@operation("GET", "/healthz", gives={200: Health})
-async def healthz(context: Context, call: Request) -> Response:
+@operation("GET", "/healthz")
+async def healthz(context: Context, call: Request) -> Health:
     """Whether the server runs."""
-    return answer(Health())
+    return Health()
 
 
-@operation("GET", "/readyz", gives={200: Health})
-async def readyz(context: Context, call: Request) -> Response:
+@operation("GET", "/readyz")
+async def readyz(context: Context, call: Request) -> Health:
     """Whether the books can be written."""
     await context.beat()
-    return answer(Health())
+    return Health()
 
 
-@operation("GET", "/", gives={200: _HTML}, codes=("not_found",))
+@operation("GET", "/", gives=_HTML, codes=("not_found",))
 async def index(context: Context, call: Request) -> Response:
     """The page."""
     return context.page.file("index.html", call.headers)
 
 
-@operation("GET", "/streams/{s}", gives={200: _HTML})
+@operation("GET", "/streams/{s}", gives=_HTML)
 async def page_of_stream(context: Context, call: Request) -> Response:
     """The page of a stream."""
     return context.page.file("index.html", call.headers)
 
 
-@operation("GET", "/page/{file:path}", gives={200: "*/*"})
+@operation("GET", "/page/{file:path}", gives="*/*")
 async def page_file(context: Context, call: Request) -> Response:
     """A file of the page."""
     return context.page.file(call.path["file"], call.headers)

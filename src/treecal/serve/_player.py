@@ -34,7 +34,7 @@ from treecal.late import Opening, Outcome, Pool, Revisions, announce, ask, divid
 from treecal.monitor import Alarm
 from treecal.serve._config import LIMIT, made, made_of, packed as snapshot, read_parts, space_of
 from treecal.serve._refusals import Refusal
-from treecal.serve._rounds import START, LogEntry, Round, deleted_rows, outcome_columns, points_of, tags_text
+from treecal.serve._rounds import START, LogEntry, Round, deleted_rows, group_of, outcome_columns, points_of, tags_text
 from treecal.serve._wire import Counts, NewStream
 from treecal.streams import next_checkpoint
 
@@ -160,6 +160,35 @@ class Player:
         """Return the model's forecast as what is announced."""
         assert model is not None
         return Opening(Forecast.trusted(np.array(model)[None], uniform(1), None, self.space))
+
+    def row(
+        self,
+        named: str,
+        at: float,
+        model: bytes | None,
+        opening: Opening,
+        tags: str,
+        *,
+        used: bool = False,
+        due: float | None = None,
+    ) -> Round:
+        """Return the next round, as it is kept; nothing changes."""
+        x = opening.forecast
+        return Round(
+            self.rounds + 1,
+            named,
+            at,
+            self.arrivals,
+            model,
+            np.ascontiguousarray(x.mean).tobytes(),
+            points_of(x),
+            None if opening.inner is None else np.ascontiguousarray(opening.inner).tobytes(),
+            opening.number,
+            int(used),
+            tags,
+            due,
+            self.state,
+        )
 
     def opened(self, each: Round) -> None:
         """Count a round that was opened."""
@@ -459,13 +488,10 @@ def rehearse(config: NewStream) -> None:
 
 def _rehearsed(player: Player) -> None:
     model = None if player.config.forecaster is not None else np.array(player.space.centre)
-    tags = tags_text(dict.fromkeys(player.config.tags, ""))
-    row = Round(1, "", 0.0, 0, None if model is None else model.tobytes(), b"", None, None, None, 0, tags, None, START)
-    group = row.group(player.config.group)
+    tags = dict.fromkeys(player.config.tags, "")
+    group = group_of(tags, player.config.group) if player.config.group else None
     opening = player.announce([model], [group])[0] if player.pool is None else player.take(model, group, 1)
-    x = opening.forecast
-    inner = None if opening.inner is None else opening.inner.tobytes()
-    row = row._replace(announced=np.array(x.mean).tobytes(), points=points_of(x), inner=inner, copy=opening.number)
+    row = player.row("", 0.0, None if model is None else model.tobytes(), opening, tags_text(tags))
     player.opened(row)
     outcome: Outcome = 0
     if not isinstance(player.space, Simplex):
@@ -498,7 +524,7 @@ def arrays(
 
 
 def numbers_of(outcomes: Sequence[Outcome]) -> Array:
-    """Return outcomes that are numbers, which are kept as they came and not as steps."""
+    """Return outcomes that are numbers, which are kept as they are given and not as steps."""
     return np.frombuffer(b"".join(outcomes))  # type: ignore[arg-type]
 
 

@@ -18,7 +18,6 @@ from treecal.serve._store import (
     held_by_older,
     pending_migrations,
     queries,
-    unavailable,
 )
 
 psycopg = require("psycopg", extra="postgres", what="books in PostgreSQL")
@@ -168,7 +167,7 @@ class Postgres(PostgresReader):
                 connection.execute("SELECT pg_advisory_lock(%s)", (_HOLD,))
         except psycopg.errors.LockNotAvailable:
             connection.close()
-            raise unavailable(f"another treecal serve holds {self.where}", _ONE) from None
+            raise Unavailable(f"another treecal serve holds {self.where}", _ONE) from None
         except psycopg.OperationalError as error:
             connection.close()
             raise _silent(error) from None
@@ -240,7 +239,7 @@ class Postgres(PostgresReader):
             self._in_transaction = False
             done = connection.execute("COMMIT").statusmessage
         if done != "COMMIT":  # of a transaction in which something failed, it undoes all
-            raise unavailable(f"PostgreSQL answered {done}")
+            raise Unavailable(f"PostgreSQL answered {done}")
 
     def rollback(self) -> None:
         """Undo the transaction."""
@@ -292,9 +291,9 @@ def _failures(connection: Any) -> Iterator[None]:
     try:
         yield
     except psycopg.errors.DiskFull:
-        raise unavailable("the disk of PostgreSQL is full", "make room there.") from None
+        raise Unavailable("the disk of PostgreSQL is full", "make room there.") from None
     except psycopg.errors.ReadOnlySqlTransaction:
-        raise unavailable("PostgreSQL is read-only", "connect to the primary, not to a standby.") from None
+        raise Unavailable("PostgreSQL is read-only", "connect to the primary, not to a standby.") from None
     except (psycopg.errors.DataCorrupted, psycopg.errors.IndexCorrupted) as error:
         raise Broken(f"PostgreSQL failed: {_brief(error)}") from error
     except (psycopg.OperationalError, psycopg.InterfaceError) as error:
@@ -308,8 +307,8 @@ def _silent(error: Exception) -> Unavailable:
     lacks = ("does not exist", "authentication failed", "no password supplied", "no pg_hba.conf entry")
     if any(words in str(error) for words in lacks):
         remedy = "check the user, the password and the name of the database in --data; createdb makes a database."
-        return unavailable(f"PostgreSQL refuses the connection ({brief})", remedy)
-    return unavailable(f"PostgreSQL does not answer ({brief})", "check that it runs, and host and port in --data.")
+        return Unavailable(f"PostgreSQL refuses the connection ({brief})", remedy)
+    return Unavailable(f"PostgreSQL does not answer ({brief})", "check that it runs, and host and port in --data.")
 
 
 def _brief(error: Exception) -> str:

@@ -377,26 +377,21 @@ Part = tuple[dict[str, Any] | None, dict[Any, dict[str, Any]]]
 
 
 def _class_scores(points: Array, read: Read, keys: list[Any], space: ConvexSet) -> Part:
-
     met = read.classes >= 0
     if not met.any():
         return None, {}
+    own = [key for key, known in zip(keys, met.tolist(), strict=True) if known] if keys else []
     groups = Groups(("by",) if keys else ())
-    home = np.zeros(len(points), np.int64)
-    if keys:
-        for key in dict.fromkeys(keys):
-            groups.index[(key,)] = len(groups.index)
-        home = np.array([groups.index[(key,)] for key in keys], np.int64)
+    for key in dict.fromkeys(own):
+        groups.index[(key,)] = len(groups.index)
+    home = np.array([groups.index[(key,)] for key in own], np.int64) if keys else np.zeros(met.sum(), np.int64)
     cells = BinCounts.empty(classes=space.dim, bins=BINS).with_room(groups)
-    rows = AuditRows(np.ascontiguousarray(points[met].T), read.classes[met], home[met], _NONE)
+    rows = AuditRows(np.ascontiguousarray(points[met].T), read.classes[met], home, _NONE)
     tally(rows, cells)
     actions = None
     if read.losses is not None:
         actions = Actions(read.losses.tables[0])
         actions.add(rows, max(len(groups.index), 1))
-    filled = {key: at for key, at in groups.index.items() if cells.weight[at].any()}
-    groups.index.clear()
-    groups.index.update(filled)
     found = _audit(groups, cells, _classes(space), actions)
     return found.whole.to_dict(), {key[0]: each.to_dict() for key, each in found.groups.items()}
 
@@ -465,58 +460,64 @@ def export(kept: StreamRow, reader: Reader, path: Any, *, since: float = -math.i
 
     space = space_of(kept.config)
     names = _classes(space)
-    own = [f"p_{name}" for name in names]
-    theirs, outcome = {"model_forecast": pa.list_(pa.float64(), len(names))}, [f"outcome_{name}" for name in names]
-    if isinstance(space, Cdf):
-        own = [*quantiles_of(space, space.centre)]
-        theirs, outcome = {f"model_{name}": pa.float64() for name in own}, ["outcome"]
-    tags = kept.config.tags
-    plain = isinstance(space, Simplex)
-    model = kept.config.forecaster is None
-    fields = [("id", pa.string()), ("round", pa.int64()), ("at", pa.timestamp("us", "UTC"))]
-    fields += [("settled", pa.timestamp("us", "UTC")), *((name, pa.float64()) for name in own)]
-    fields += [*theirs.items()] if model else []
-    fields += [("used", pa.bool_())] if model else []
-    fields += [("outcome", pa.string())] if plain else [(name, pa.float64()) for name in outcome]
-    fields += [("amended", pa.string())]
-    for name in tags:
-        while name in dict(fields):
-            name = f"tag_{name}"
-        fields.append((name, pa.string()))
-    schema = pa.schema(fields)
-    count = 0
     amended = {}
     for number, class_, point in reader.query("amendments", kept.stream):
         plainly = plain_outcome(space, outcome_of(class_, point))
         amended[number] = plainly if isinstance(plainly, str) else msgspec.json.encode(plainly).decode()
+    text = pa.string()
+    real = pa.float64()
+    moment = pa.timestamp("us", "UTC")
+
+    def columns(rows: list[tuple[LogEntry, Round]]) -> Iterator[tuple[str, Any, Any]]:
+        """Yield the columns of some rows, with their names and types."""
+        read = _read(rows, space, tagged=True)
+        rounds = [each for _, each in rows]
+        yield "id", text, [each.id for each in rounds]
+        yield "round", pa.int64(), [each.round for each in rounds]
+        yield "at", moment, _micros([each.at for each in rounds])
+        yield "settled", moment, _micros([entry.at for entry, _ in rows])
+        announced = _quantities(space, read.announced)
+        for name, column in announced.items():
+            yield name, real, column
+        if kept.config.forecaster is None:
+            model = np.empty((0, space.dim)) if read.model is None else read.model
+            if read.numbers is None:
+                yield "model_forecast", pa.list_(real, space.dim), list(model)
+            else:
+                for name, column in _quantities(space, model).items():
+                    yield f"model_{name}", real, column
+            yield "used", pa.bool_(), [bool(each.used or each.marked) for each in rounds]
+        if isinstance(space, Simplex):
+            yield "outcome", text, [names[k] if k >= 0 else None for k in read.classes.tolist()]
+        elif read.numbers is not None:
+            yield "outcome", real, read.numbers
+        else:
+            for name, column in zip(names, read.outcomes.T, strict=True):
+                yield f"outcome_{name}", real, column
+        yield "amended", text, [amended.get(each.round) for each in rounds]
+        for name in kept.config.tags:
+            yield name, text, [each.get(name) for each in read.tags]
+
+    fields: list[tuple[str, Any]] = []
+    for name, kind, _ in columns([]):
+        while name in dict(fields):
+            name = f"tag_{name}"
+        fields.append((name, kind))
+    schema = pa.schema(fields)
+    count = 0
     with pq.ParquetWriter(path, schema) as writer:
         for rows in _forth(kept, reader, since, until):
-            read = _read(rows, space, tagged=True)
-            columns: list[Any] = [
-                [each.id for _, each in rows],
-                [each.round for _, each in rows],
-                _micros([each.at for _, each in rows]),
-                _micros([entry.at for entry, _ in rows]),
-                *_told(space, read.announced),
-            ]
-            if read.model is not None:
-                columns += [*_told(space, read.model)] if read.numbers is not None else [list(read.model)]
-                columns.append([bool(x.used or x.marked) for _, x in rows])
-            if plain:
-                columns.append([names[k] if k >= 0 else None for k in read.classes.tolist()])
-            else:
-                columns += [*read.outcomes.T] if read.numbers is None else [read.numbers]
-            columns.append([amended.get(each.round) for _, each in rows])
-            columns += [[each.get(name) for each in read.tags] for name in tags]
-            arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+            arrays = [pa.array(column, kind) for _, kind, column in columns(rows)]
             writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
             count += len(rows)
     return count
 
 
-def _told(space: ConvexSet, points: Array) -> list[Any]:
-    """Return forecasts as columns: of numbers quantiles, otherwise coordinates."""
-    return [*(quantiles_of(space, points).values() if isinstance(space, Cdf) else points.T)]
+def _quantities(space: ConvexSet, points: Array) -> dict[str, Any]:
+    """Return forecasts as columns by name: of numbers quantiles, otherwise coordinates."""
+    if isinstance(space, Cdf):
+        return quantiles_of(space, points)
+    return dict(zip([f"p_{name}" for name in _classes(space)], points.T, strict=True))
 
 
 def _micros(at: list[float]) -> Any:

@@ -17,7 +17,7 @@ from treecal._atomic import InUseError, exclusive
 from treecal._optional import require
 from treecal.exceptions import FileError
 from treecal.serve._refusals import Refusal
-from treecal.serve._store import SOME, Broken, NotNowError, Row, held_by_older, pending_migrations, queries, unavailable
+from treecal.serve._store import SOME, Broken, NotNowError, Row, Unavailable, held_by_older, pending_migrations, queries
 
 apsw = require("apsw", extra="serve", what="the server's books")
 log = logging.getLogger("treecal.serve")
@@ -277,11 +277,11 @@ def _failures() -> Iterator[None]:
     try:
         yield
     except apsw.FullError:
-        raise unavailable("the disk is full") from None
+        raise Unavailable("the disk is full") from None
     except apsw.ReadOnlyError:
-        raise unavailable("the file is read-only") from None
+        raise Unavailable("the file is read-only") from None
     except apsw.BusyError:
-        raise unavailable("another program holds the file") from None
+        raise Unavailable("another program holds the file") from None
     except (apsw.IOError, apsw.CorruptError, apsw.NotADBError) as error:
         # After a failed sync nobody knows what is on the disk, and asking again may say that all is well.
         raise Broken(f"the file of the books failed: {error}") from error

@@ -81,16 +81,11 @@ class NotNowError(FileError):
 class Unavailable(Refusal):
     """What cannot be recorded now; it may be sent again. The remedy is for whoever runs the server."""
 
-    def __init__(self, problem: str, remedy: str) -> None:
+    def __init__(self, problem: str, remedy: str = "see to it, and start again.") -> None:
         text = f"the books cannot be written: {problem}."
         super().__init__("unavailable", text, hint="send it again later: ids are kept.")
         self.problem = problem
         self.remedy = remedy
-
-
-def unavailable(problem: str, remedy: str = "see to it, and start again.") -> Unavailable:
-    """Return the refusal of whatever cannot be recorded now."""
-    return Unavailable(problem, remedy)
 
 
 @cache

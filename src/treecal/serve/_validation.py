@@ -16,7 +16,7 @@ from treecal.late import Outcome, briefs
 from treecal.serve._player import Player
 from treecal.serve._refusals import Refusal
 from treecal.serve._rounds import tags_text
-from treecal.serve._wire import NewForecast, NewOutcome, NewStream
+from treecal.serve._wire import FAR, NewForecast, NewOutcome, NewStream
 
 MOST_GROUPS = 10_000
 """Groups of a stream."""
@@ -49,6 +49,14 @@ def tags_of(config: NewStream, each: NewForecast, at: str) -> str:
         problem = f"the tag {lacking[0]!r} is missing, and the stream is grouped by it."
         raise Refusal("invalid", problem, hint=f'"tags": {{"{lacking[0]}": "..."}}.', at=f"{at}tags")
     return tags_text(each.tags)
+
+
+def due_of(each: NewForecast, at: str) -> float | None:
+    """Return the last moment at which the outcome of a forecast counts."""
+    if each.due is not None and not abs(each.due) <= FAR:
+        hint = "it is in seconds since 1970, not in milliseconds."
+        raise Refusal("invalid", f"due is {each.due}, expected a time.", hint=hint, at=f"{at}due")
+    return each.due
 
 
 def _number_of(space: Cdf, given: Any) -> Array:

@@ -42,28 +42,32 @@ Outcome = int | float | str | Numbers
 """A class, by its index or name; or a point of the set; on a `Cdf`, a number."""
 
 
-class Part(Struct, forbid_unknown_fields=True, frozen=True):
+class Strict(Struct, forbid_unknown_fields=True, frozen=True):
+    """What is sent to the server: a field that is not known is refused."""
+
+
+class Part(Strict, frozen=True):
     """A corrector or forecaster by its registered name, with options for its constructor."""
 
     name: str
     options: dict[str, bool | int | float | str | list[Any] | dict[str, Any] | None] = {}
 
 
-class Watch(Struct, forbid_unknown_fields=True, frozen=True):
+class Watch(Strict, frozen=True):
     """When to raise an alarm: at a false one with probability `alpha` ever, or one in `arl` rounds on average."""
 
     alpha: float = 0.05
     arl: float | None = None
 
 
-class Shape(Struct, forbid_unknown_fields=True, frozen=True):
+class Shape(Strict, frozen=True):
     """A set of outcomes by its name, such as `Box`, with its arguments."""
 
     name: str
     options: dict[str, bool | int | float | list[float] | None] = {}
 
 
-class NewStream(Struct, forbid_unknown_fields=True, frozen=True, omit_defaults=True):
+class NewStream(Strict, frozen=True, omit_defaults=True):
     """A stream to create. One of `classes` and `set`; at most one of `corrector` and `forecaster`.
 
     With neither, the model's forecasts are announced as they are: kept, scored and watched.
@@ -91,7 +95,7 @@ class NewStream(Struct, forbid_unknown_fields=True, frozen=True, omit_defaults=T
     the model's forecasts are announced as they are."""
 
 
-class StreamChange(Struct, forbid_unknown_fields=True, frozen=True):
+class StreamChange(Strict, frozen=True):
     """Settings of a stream to change, and no others: what is left out stays as it is.
 
     With `corrector` or `gate`, also the same again, a new corrector learns from the stream's log before it announces.
@@ -121,7 +125,7 @@ class Deleted(Struct, frozen=True):
     forecasts: int
 
 
-class NewForecast(Struct, forbid_unknown_fields=True, frozen=True):
+class NewForecast(Strict, frozen=True):
     """A forecast to announce: the model's `p`, or none where the stream forecasts by itself."""
 
     id: Id
@@ -133,7 +137,7 @@ class NewForecast(Struct, forbid_unknown_fields=True, frozen=True):
     """Whether the model's forecast was used already, as it is: it is then what was announced."""
 
 
-class NewForecasts(Struct, forbid_unknown_fields=True, frozen=True):
+class NewForecasts(Strict, frozen=True):
     """Forecasts to announce, in order; all of them or none."""
 
     forecasts: Annotated[list[NewForecast], Meta(min_length=1, max_length=MOST_ROWS)]
@@ -166,7 +170,7 @@ class Announcements(Struct, frozen=True):
     forecasts: list[Announced]
 
 
-class NewOutcome(Struct, forbid_unknown_fields=True, frozen=True):
+class NewOutcome(Strict, frozen=True):
     """The outcome of a forecast."""
 
     stream: Name
@@ -176,7 +180,7 @@ class NewOutcome(Struct, forbid_unknown_fields=True, frozen=True):
     """Whether it is kept beside an earlier one, which stays what was learned and scored."""
 
 
-class NewOutcomes(Struct, forbid_unknown_fields=True, frozen=True):
+class NewOutcomes(Strict, frozen=True):
     """Outcomes, learned in order.
 
     Many are learned in parts, once all are valid. Sent again after a break, those that were learned are `replayed`.
@@ -364,7 +368,7 @@ class Change(Struct, frozen=True):
 
 
 class Fan(Struct, frozen=True):
-    """Forecasts of numbers in the order of their outcomes: when these came, what they were, and quantiles by level."""
+    """Forecasts of numbers in the order of their outcomes: when these arrived, what they were, quantiles by level."""
 
     at: list[float]
     outcomes: list[float]

@@ -57,6 +57,12 @@ class Loss(Value, ABC):
     def _times(self, factor: float, divisor: int) -> Self:
         """Return the loss times `factor / divisor`, one of which is 1."""
 
+    def _with(self, **attributes: Any) -> Self:
+        """Return a loss of the same kind with other attributes, without a check."""
+        made = object.__new__(type(self))
+        vars(made).update(vars(self), **attributes)
+        return made
+
     def complaint(self, space: ConvexSet) -> str | None:
         """Return why the loss is not valid on the set; None if it is."""
         return None if self.dim == space.dim else f"has dimension {self.dim}, expected {space.dim} for {space!r}"
@@ -167,15 +173,6 @@ class BregmanLoss(Loss):
         if not np.isfinite(self.constant):
             raise LossError(f"R(y) is {self.constant} at the outcome, expected an outcome in the domain of R.")
 
-    def _made(self, total: Array, count: float, constant: float, scale: float) -> Self:
-        made = object.__new__(type(self))
-        made.regularizer = self.regularizer
-        made.total = total
-        made.count = count
-        made.constant = constant
-        made.scale = scale
-        return made
-
     @property
     def dim(self) -> int:
         """Number of coordinates."""
@@ -213,18 +210,17 @@ class BregmanLoss(Loss):
         return None if inside else f"has an outcome outside {space!r}: {space.complaint(mean)}"
 
     def _plus(self, other: Self) -> Self:
-        if self.scale == other.scale:
-            count = self.count + other.count
-            constant = self.constant + other.constant
-            return self._made(self.total + other.total, count, constant, self.scale)
-        a = self.scale
-        b = other.scale
-        count = a * self.count + b * other.count
-        constant = a * self.constant + b * other.constant
-        return self._made(a * self.total + b * other.total, count, constant, 1.0)
+        a = 1.0 if self.scale == other.scale else self.scale
+        b = 1.0 if self.scale == other.scale else other.scale
+        return self._with(
+            total=a * self.total + b * other.total,
+            count=a * self.count + b * other.count,
+            constant=a * self.constant + b * other.constant,
+            scale=self.scale if self.scale == other.scale else 1.0,
+        )
 
     def _times(self, factor: float, divisor: int) -> Self:
-        return self._made(self.total, self.count, self.constant, self.scale * factor / divisor)
+        return self._with(scale=self.scale * factor / divisor)
 
     def __repr__(self) -> str:
         mean = np.array2string(self.mean, threshold=6, precision=4)

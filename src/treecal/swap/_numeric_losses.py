@@ -111,13 +111,6 @@ class QuadraticLoss(Loss):
             raise LossError(f"vector has shape {self.vector.shape}, expected ({len(self.matrix)},).")
         self.constant = float(read_vector("constant", [constant])[0])
 
-    def _made(self, matrix: Array, vector: Array, constant: float) -> Self:
-        made = object.__new__(type(self))
-        made.matrix = matrix
-        made.vector = vector
-        made.constant = constant
-        return made
-
     @property
     def dim(self) -> int:
         """Number of coordinates."""
@@ -142,11 +135,12 @@ class QuadraticLoss(Loss):
         return descend(self.value, self.gradient, space)
 
     def _plus(self, other: Self) -> Self:
-        return self._made(self.matrix + other.matrix, self.vector + other.vector, self.constant + other.constant)
+        vector = self.vector + other.vector
+        return self._with(matrix=self.matrix + other.matrix, vector=vector, constant=self.constant + other.constant)
 
     def _times(self, factor: float, divisor: int) -> Self:
         by = factor / divisor
-        return self._made(self.matrix * by, self.vector * by, self.constant * by)
+        return self._with(matrix=self.matrix * by, vector=self.vector * by, constant=self.constant * by)
 
     def __repr__(self) -> str:
         return f"QuadraticLoss in R^{self.dim}"
@@ -209,17 +203,11 @@ class CallableLoss(Loss):
             return search(self.value, space)
         return descend(self.value, lambda p: np.sum([w * self._ask(g, p, p.shape) for w, g in gradients], 0), space)
 
-    def _made(self, terms: list[_Term]) -> Self:
-        made = object.__new__(type(self))
-        made._dim = self._dim
-        made._terms = terms
-        return made
-
     def _plus(self, other: Self) -> Self:
-        return self._made(self._terms + other._terms)
+        return self._with(_terms=self._terms + other._terms)
 
     def _times(self, factor: float, divisor: int) -> Self:
-        return self._made([(w * factor / divisor, f, g) for w, f, g in self._terms])
+        return self._with(_terms=[(w * factor / divisor, f, g) for w, f, g in self._terms])
 
     def __repr__(self) -> str:
         return f"CallableLoss in R^{self.dim}, {len(self)} term{'s' * (len(self) != 1)}"

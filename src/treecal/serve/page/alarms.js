@@ -58,7 +58,7 @@ export function alarmList(name) {
         const { alarms } = await get("/v1/alarms", { stream: name });
         if (!alarms.length) return fill(list, el("p", { class: "empty" }, "None so far. An alarm says since when, for which class, in which direction and by how much forecasts are off."));
         const items = alarms.slice(0, MOST).map((alarm) => el("li", {}, el("span", { class: "soft" }, time(alarm.at), `, of ${alarm.of === "model" ? "the model’s forecasts" : "those announced"}`), el("br"), alarmInWords(alarm)));
-        fill(list, el("ol", { class: "plain", reversed: true }, items), el("p", { class: "soft" }, "Outcomes are counted in the order in which they came, from where the watch began, or began anew."));
+        fill(list, el("ol", { class: "plain", reversed: true }, items), el("p", { class: "soft" }, "Outcomes are counted in the order in which they arrived, from where the watch began, or began anew."));
       } catch (error) {
         fill(list, problem(error));
       }

@@ -331,7 +331,7 @@ function spread(low, high, room) {
 }
 
 /**
- * Where a logarithmic axis has its marks: powers of ten, as many as there is room for; also 2 and 5 where they are few.
+ * Where a logarithmic axis has its marks: powers of ten, as many as there is room for; also 2 and 5 where they are few, and all between where there is no other.
  * @param {number} space the least pixels between marks
  */
 function decades(space) {
@@ -340,7 +340,7 @@ function decades(space) {
     const most = Math.max(Math.floor(pixels / space), 2);
     const [first, last] = [Math.floor(low), Math.ceil(high)];
     const inside = (/** @type {number} */ y) => y >= low - 1e-9 && y <= high + 1e-9;
-    for (const steps of [[1, 2, 5], [1, 3], [1]]) {
+    for (const steps of [[1, 2, 5], [1, 3], [1], range(1, 9, 1)]) {
       const found = range(first, last, 1).flatMap((n) => steps.map((step) => n + Math.log10(step))).filter(inside);
       if (found.length <= most && found.length > 1) return found;
     }

@@ -1,4 +1,4 @@
-// Forecasts of numbers over time: the latest announced, and what came.
+// Forecasts of numbers over time: the latest announced, and the outcomes.
 
 import { fanChart } from "./charts.js";
 import { figure } from "./figure.js";
@@ -11,7 +11,7 @@ export function fan() {
     id: "fan",
     title: "Forecasts and outcomes",
     empty: "Nothing to show yet: send outcomes of forecasts.",
-    note: "The dark band holds half of the probability, both bands together 90 %; dots are what came.",
+    note: "The dark band holds half of the probability, both bands together 90 %; dots are the outcomes.",
   });
   const chart = fanChart(own.box);
   return {

@@ -19,9 +19,9 @@ export function reliability() {
   const own = figure({
     id: "reliability",
     title: "Reliability",
-    empty: "Nothing to compare yet: send outcomes of forecasts, and each bin of forecasts is set against what came.",
+    empty: "Nothing to compare yet: send outcomes of forecasts, and each bin of forecasts is compared with its outcomes.",
     controls: [el("p", { class: "row controls" }, el("label", { for: "class-chooser" }, "Class"), chooser)],
-    note: "On the diagonal, what was forecast is what came. Larger marks hold more rounds, hollow ones fewer than 30; bars are 95 % intervals (Wilson).",
+    note: "On the diagonal, outcomes are as frequent as forecast. Larger marks hold more rounds, hollow ones fewer than 30; bars are 95 % intervals (Wilson).",
   });
   const chart = reliabilityChart(own.box, point);
   /** @type {Scores | null} */
@@ -62,7 +62,7 @@ export function reliability() {
       ],
     });
     const all = shown.flatMap((cloud) => cloud.bins.map((bin) => ({ ...bin, name: cloud.name }))).sort((a, b) => a.forecast - b.forecast);
-    points = all.map((bin) => `${bin.name}: ${decimals(bin.forecast)} forecast, ${decimals(bin.outcome)} came (${decimals(bin.low)} to ${decimals(bin.high)}), ${count(bin.weight)} rounds`);
+    points = all.map((bin) => `${bin.name}: ${decimals(bin.forecast)} forecast, ${decimals(bin.outcome)} observed (${decimals(bin.low)} to ${decimals(bin.high)}), ${count(bin.weight)} rounds`);
     chart.update(shown);
   }
 

@@ -68,18 +68,31 @@ export function alarmInWords(alarm) {
   const { kind, where, direction, size, gap, e_value: found, group } = alarm;
   const inGroup = group === null ? "" : ` in group ${group}`;
   const after = `It was raised after ${counted(alarm.round, "outcome")}`;
+  const share = shareOfNumbers(alarm);
   if (found === null || found > PROOF) {
-    return `${direction === "too high" ? "Another class" : where} came${inGroup}, and its forecast had the probability 0. ${after}.`;
+    const which = share ? "a number" : direction === "too high" ? "another class" : where;
+    return `The outcome${inGroup} was ${which}, to which the forecast gave the probability 0. ${after}.`;
   }
-  const of = kind === "confidence" ? ` of about ${percent(Number(where) + 0.05)}` : where === null || kind === "slope" ? "" : ` of ${where}`;
-  const by = kind === "slope" ? "" : `, by ${amount(Math.abs(gap))} on average`;
+  const of = kind === "confidence" ? ` of about ${percent(Number(where) + 0.05)}` : share || where === null || kind === "slope" ? "" : ` of ${where}`;
+  const by = share ? `: ${share}` : kind === "slope" ? "" : `, by ${amount(Math.abs(gap))} on average`;
   const factor = kind === "temperature" ? ` (a temperature of about ${Number(size.toPrecision(2))})` : "";
-  return `Forecasts${of}${inGroup} are ${direction}${by}${factor}, ${since(alarm)}, which came on ${moment(alarm.since)}. ${after}.`;
+  return `Forecasts${of}${inGroup} are ${direction}${by}${factor}, ${since(alarm)}, which arrived on ${moment(alarm.since)}. ${after}.`;
+}
+
+/** What an alarm about forecasts of a number has counted; nothing of other forecasts. @param {Alarm} alarm */
+function shareOfNumbers({ kind, where, gap }) {
+  const level = kind === "shift" ? 0.5 : Number(where ?? 0.9);
+  const came = percent(Math.min(Math.max(level + gap, 0), 1));
+  if (kind === "shift") return `${came} of the outcomes were above the median`;
+  if (kind === "level") return `${came} of the outcomes were below the ${percent(level)} quantile`;
+  return kind === "spread" || kind === "interval" ? `the ${percent(level)} interval held ${came}` : "";
 }
 
 /** What an alarm says is wrong, in a few words. @param {Alarm} alarm */
-function fault({ kind, where, direction, group }) {
-  const at = kind === "confidence" ? `${direction} at about ${percent(Number(where) + 0.05)}` : where === null ? direction : `${where} ${direction}`;
+function fault(alarm) {
+  const { kind, where, direction, group } = alarm;
+  const whole = where === null || shareOfNumbers(alarm);
+  const at = kind === "confidence" ? `${direction} at about ${percent(Number(where) + 0.05)}` : whole ? direction : `${where} ${direction}`;
   return group === null ? at : `${group}: ${at}`;
 }
 
@@ -162,7 +175,7 @@ export function reconciled(stream, of) {
   if (!verdict || !contradicts(alarm, verdict.level)) return "";
   return (
     `The alarm can be right all the same: the verdict is over all ${counted(stream.counts.learned, "outcome")} together, where errors along the way can even out; ` +
-    "the alarm looks at them in the order in which they came, and stays until you begin anew."
+    "the alarm looks at them in the order in which they arrived, and stays until you begin anew."
   );
 }
 
@@ -250,7 +263,7 @@ export function reliabilitySummary(what, over, announced, model) {
   const before = model && announced ? `; the model’s is ${decimals(model.ece)}` : "";
   return (
     `For ${what}${over}, the ECE is ${decimals(own.ece)}${before}; calibrated forecasts would show ${decimals(own.chance.mean)} by chance. ` +
-    `Most of it: where ${decimals(worst.forecast)} was forecast, ${decimals(worst.outcome)} came, in ${counted(worst.weight, "round")}.`
+    `Most of it: where ${decimals(worst.forecast)} was forecast, the outcomes were ${decimals(worst.outcome)}, in ${counted(worst.weight, "round")}.`
   );
 }
 
