@@ -63,7 +63,7 @@ def known_numbers(name: str, value: Any, error: type[TreeCalError] = ParameterEr
     except ValueError as ragged:
         raise error(f"{name} is not an array of numbers: {ragged}") from None
     if raw.dtype.kind not in "biuf":
-        raise error(f"{name} holds {raw.dtype} values, expected real numbers.")
+        raise error(f"{name} holds {raw.dtype} values, expected real numbers, NaN where one is not known.")
     return np.array(raw.astype(np.float64).filled(np.nan))
 
 
