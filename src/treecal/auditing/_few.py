@@ -13,7 +13,7 @@ from treecal._typing import Array, Integers
 from treecal.auditing._memory import ArrayLog, open_arrays
 from treecal.auditing._result import Audit
 from treecal.exceptions import ParameterError
-from treecal.io import OnError, arrays_of, as_columns, open_source, read_arrays
+from treecal.io import arrays_of, as_columns, open_source, read_arrays
 from treecal.measures import Estimate, Labels, few_measures, read_labels, read_proxy
 
 WEIGHT = "weight 1/probability"
@@ -90,14 +90,12 @@ def read_few(
     *,
     forecast: str | Sequence[str],
     outcome: str | Sequence[str],
-    classes: Sequence[str | int] | None,
     by: Sequence[str],
     probability: str | float,
     proxy: str | Sequence[str] | None,
-    on_error: OnError,
-    tolerance: float | None,
+    **options: Any,
 ) -> FewLog:
-    """Read a log of which few rows have an outcome."""
+    """Read a log of which few rows have an outcome, with the options of `open_arrays`."""
     (*more, label) = as_columns("outcome", outcome)
     if more:
         raise ParameterError("with probability= the outcome is one column of labels, empty where there is none.")
@@ -122,13 +120,8 @@ def read_few(
         name,
         forecast=asked,
         outcome=label,
-        keep=tuple(by),
         by=by,
-        time=None,
-        weight=None,
-        tolerance=tolerance,
-        classes=classes,
-        on_error=on_error,
+        **options,
     )
     if log is None:
         raise ParameterError(f"the columns {', '.join(names)} are not numbers, classes and groups.")

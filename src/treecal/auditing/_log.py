@@ -285,16 +285,16 @@ def audit(
         few = read_few(source, name, forecast=forecast, outcome=outcome, classes=classes, by=by, **asked)
         name, source, classes = name or few.log.name, few.labelled, few.log.classes
         weight = WEIGHT if few.weighted else None
-    keep = tuple(dict.fromkeys([*by, *([] if time is None else [time])]))
-    options: dict[str, Any] = {"outcome": outcome, "forecast": forecast, "classes": classes, "keep": keep}
-    options |= {"weight": weight, "on_error": on_error, "tolerance": tolerance}
+    options: dict[str, Any] = {"classes": classes, "weight": weight, "on_error": on_error, "tolerance": tolerance}
+    options |= {"outcome": outcome, "forecast": forecast}
     rows: Outcomes | ArrayLog | None = open_arrays(source, name, by=by, time=time, **options)
     watch = _Watch(None, progress)
     if rows is None:
         opened = watch.source = open_source(source, memory_limit=memory_limit, temp_directory=temp_directory)
         opened.name = name or opened.name
         opened.watch = watch
-        rows = _read(opened, options)
+        keep = dict.fromkeys([*by, *([] if time is None else [time])])
+        rows = _read(opened, options | {"keep": tuple(keep)})
     scale = _scale(rows) if weight else None
     table = None if loss is None else _decision(rows, loss)
 
@@ -408,7 +408,7 @@ def _exact(outcomes: Outcomes | ArrayLog, errors: ErrorSums, scale: float | None
     elif outcomes.problems.count:
         rows = f"SELECT * FROM ({rows}) AS indexed WHERE {valid}"
     question = sql.distinct_forecasts(rows, classes=d, by=by, dialect=sql.DUCKDB, weighted=weighted)
-    for batch in outcomes.source.batches(question, rows=outcomes.rows):
+    for batch in outcomes.source.batches(question, rows=32 * outcomes.rows):  # sums are by batch: few are enough
         watch.count += errors.add(batch)
         watch()
     return errors

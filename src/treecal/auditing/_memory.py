@@ -16,6 +16,7 @@ from treecal.geometry import SAMPLE, Simplex, check_hot, check_pairs, valid_fore
 from treecal.io import (
     Chunk,
     Decoder,
+    Label,
     OnError,
     Place,
     Problems,
@@ -64,13 +65,13 @@ class ArrayLog:
         self,
         name: str,
         columns: Mapping[str, Any],
+        labels: _Labels | None,
         *,
         forecast: Sequence[str],
         outcome: Sequence[str],
-        labels: _Labels | None,
-        classes: Sequence[str | int] | None,
         keep: Sequence[str],
-        weight: str | None,
+        weight: str | None = None,
+        classes: Sequence[str | int] | None,
         on_error: OnError,
         tolerance: float | None,
     ) -> None:
@@ -101,12 +102,8 @@ class ArrayLog:
         if labels is None:
             self._outcomes = self._hot(outcome)
         else:
-            if all(isinstance(value, str) for value in labels.values):
-                self.labels = self.classes
-            elif all(re.fullmatch(r"-?\d+", text) for text in self.classes):
-                self.labels = tuple(map(int, self.classes))
-            else:
-                raise ParameterError.expected("classes", list(self.classes), f"integers, as {outcome[0]!r} holds")
+            whole = not all(isinstance(value, str) for value in labels.values)
+            self.labels = Label(outcome[0], "", whole).values(self.classes)
             index = {label: k for k, label in enumerate(self.labels)}
             self._outcomes = np.array([*(index.get(value, -1) for value in labels.values), -1])[labels.places]
         self._weights = None if weight is None else self._numbers(weight)
@@ -280,15 +277,14 @@ def open_arrays(
     *,
     forecast: str | Sequence[str],
     outcome: str | Sequence[str],
-    keep: Sequence[str],
     by: Sequence[str],
-    time: str | None,
-    weight: str | None,
-    tolerance: float | None,
-    classes: Sequence[str | int] | None,
-    on_error: OnError,
+    time: str | None = None,
+    **options: Any,
 ) -> ArrayLog | None:
-    """Return arrays of numbers, text and dates as a log; None for what other libraries have to read."""
+    """Return arrays of numbers, text and dates as a log, with its options; None for what other libraries have to read.
+
+    Columns to group rows by, and that of their times, are kept.
+    """
     found = arrays_of(source)
     if found is None:
         return None
@@ -296,35 +292,24 @@ def open_arrays(
     name = name or title
     asked = as_columns("forecast", forecast)
     names = as_columns("outcome", outcome)
-    check_columns(name, list(arrays), keep)
-    check_tolerance(tolerance)
-    check_columns(name, list(arrays), [*names, *asked, *([] if weight is None else [weight])])
+    keep = tuple(dict.fromkeys([*by, *([] if time is None else [time])]))
+    weight = [options["weight"]] if options.get("weight") else []
+    check_tolerance(options["tolerance"])
+    check_columns(name, list(arrays), [*keep, *names, *asked, *weight])
     if not len(arrays[names[0]]):
         raise FileError(f"there are no rows in {name}.")
-    numbers = [*asked, *([] if weight is None else [weight]), *(names if len(names) > 1 else [])]
-    if any(arrays[each].dtype.kind not in "biuf" or arrays[each].dtype.itemsize > 8 for each in numbers):
+    numbers = [*weight, *(names if len(names) > 1 else [])]
+    if any(arrays[each].dtype.kind not in "biuf" or arrays[each].dtype.itemsize > 8 for each in (*asked, *numbers)):
         return None
-    flat = [*(asked if len(asked) > 1 else []), *numbers[len(asked) :], *names, *keep]
-    if any(arrays[each].ndim > 1 for each in flat):
+    if any(arrays[each].ndim > 1 for each in (*(asked if len(asked) > 1 else []), *numbers, *names, *keep)):
         return None
     own = {each: _kept(arrays[each]) for each in by}
     if time is not None:
         own[time] = None if time in by and arrays[time].dtype.kind == "U" else _time(arrays[time])
-    labels = None if len(names) > 1 else _labels(arrays[names[0]], [] if classes is None else classes)
+    labels = None if len(names) > 1 else _labels(arrays[names[0]], options["classes"] or [])
     if any(column is None for column in own.values()) or (len(names) == 1 and labels is None):
         return None
-    return ArrayLog(
-        name,
-        arrays | own,
-        forecast=asked,
-        outcome=names,
-        labels=labels,
-        classes=classes,
-        keep=keep,
-        weight=weight,
-        on_error=on_error,
-        tolerance=tolerance,
-    )
+    return ArrayLog(name, arrays | own, labels, forecast=asked, outcome=names, keep=keep, **options)
 
 
 def _kept(column: Any) -> Any:
