@@ -15,7 +15,7 @@ from treecal._validate import finite_array, known_numbers
 from treecal.correctors import Corrector, PlattScaling
 from treecal.engine._bank import Bank
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError, SnapshotError
-from treecal.geometry import Simplex
+from treecal.geometry import ROUNDING, Simplex
 from treecal.monitor import Alarm, Monitor, StreamEvidence, WatchedStreams, discovered
 
 
@@ -64,7 +64,7 @@ class Labels(Locked, Configured):
         *,
         corrector: Corrector | None = None,
         alpha: float = 0.05,
-        tolerance: float = 1e-6,
+        tolerance: float = ROUNDING,
     ) -> None:
         if isinstance(names, str) or not all(isinstance(name, str) for name in names) or not len(names):
             raise ParameterError.expected("names", names, "a list of names of labels")
