@@ -51,6 +51,8 @@ def finite_array(name: str, value: Any, *, ndim: int | None = None) -> Array:
         raise ParameterError(f"{name} has shape {array.shape}, expected {ndim} dimension{'s' * (ndim != 1)}.")
     if not np.isfinite(array).all():
         where = np.argwhere(~np.isfinite(array))[0].tolist()
+        if not where:
+            raise ParameterError(f"{name} is {array}, not finite.")
         raise ParameterError(f"{name} holds {array[tuple(where)]} at {where}, expected finite numbers.")
     array.setflags(write=False)
     return array

@@ -349,6 +349,8 @@ def _complaint(space: ConvexSet, point: Array) -> str:
 
 def _coerce(space: ConvexSet, value: Any, round_: int, error: Refusal) -> Array:
     expected = f"expected {space.dim} real numbers, a point of {space!r}"
+    if isinstance(space, Cdf) and not isinstance(value, list | tuple | np.ndarray):
+        expected = f"expected a number from {space.low:g} to {space.high:g}"
     if value is None or isinstance(value, str | bytes):
         raise error.at(round_, f"is {value!r}, {expected}.", hint=_no_class(space, value, error))
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
