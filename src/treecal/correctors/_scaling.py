@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
-from treecal._states import MOST_ROUNDS, check_array, check_names, check_number, check_rounds
-from treecal._typing import Array, Changes, Integers, Outcomes, Saved
+from treecal._states import MOST_ROUNDS, check_array, check_number
+from treecal._typing import Array, Changes, Integers, Outcomes
 from treecal._validate import HEAVIEST, positive_number
 from treecal.columns import ROUNDS, Columns, ColumnStreams, Field, Schema
 from treecal.correctors import _forgetting as forgetting, _newton_kernels as kernels
@@ -136,6 +136,7 @@ class Scaling(Corrector):
         self._pairs = _pairs(self._design)
         self._eye = np.tile(np.eye(len(identity) // self._blocks), (self._blocks, 1, 1))
         self._state = Newton(identity[None], self.ridge * self._eye[None], np.ones(1), 0.0)
+        self._asked: tuple[Array | None, Array] = None, identity  # the last forecast alone, and its entries of F(b)
 
     @classmethod
     def examples(cls, space: ConvexSet) -> Iterator[Corrector]:
@@ -180,8 +181,18 @@ class Scaling(Corrector):
         kernels.logarithms.for_rows(len(found))(np.array(forecasts), self._least, found)
         return found
 
+    def _alone(self, forecast: Array) -> Array:
+        """Return the entries of `F(b)` of one forecast, `(1, entries)`: computed once for both halves of its round."""
+        asked = self._asked
+        if asked[0] is not forecast:
+            asked = self._asked = forecast, self._values(self._logs(forecast[None]))
+        return asked[1]
+
     def _announce(self, forecast: Array) -> Forecast:
-        return self._point(self._means(forecast[None])[0])
+        now = self._state
+        mean = np.empty((1, self.space.dim))
+        kernels.announce.now(now.theta, now.trust, self._alone(forecast), self._design, mean)
+        return self._point(mean[0])
 
     def _announce_many(self, forecasts: Array, groups: Any) -> Array:
         return self._means(forecasts)
@@ -200,16 +211,16 @@ class Scaling(Corrector):
 
     def _after(self, forecast: Array, outcome: Array, *, weight: float = 1.0) -> Changes:
         weights = None if weight == 1.0 else np.array([weight])
-        return {"_state": self._stepped(Batch(forecast[None], np.array(outcome)[None], weights=weights))[1]}
+        batch = Batch(forecast[None], np.array(outcome)[None], weights=weights)
+        return {"_state": self._stepped(batch, self._alone(forecast))[1]}
 
     def _played(self, batch: Batch) -> tuple[Array, Changes]:
-        means, now = self._stepped(batch)
+        means, now = self._stepped(batch, self._values(self._logs(batch.forecasts)))
         return means, {"_state": now}
 
-    def _stepped(self, batch: Batch) -> tuple[Array, Newton]:
-        """Return what is announced in rounds in order, and the state after them."""
+    def _stepped(self, batch: Batch, values: Array) -> tuple[Array, Newton]:
+        """Return what is announced in rounds in order, given the entries of their `F(b)`, and the state after them."""
         rows, weights = forgetting.steps_of(batch)
-        values = self._values(self._logs(batch.forecasts))
         steps = Steps(np.zeros(len(rows), np.int64), rows, weights, values, np.array(batch.outcomes))
         means = np.empty(batch.forecasts.shape)
         one = self._with_room(self._state.seen + math.fsum(weights))
@@ -373,24 +384,6 @@ class ScalingStreams(ColumnStreams):
         self.columns.put(touched, now)
         self.torn = False
         return means
-
-    def state(self, rows: Integers) -> Saved:
-        """Return an array for each part of the state; without what is the same for all where nothing is forgotten."""
-        kept = self.rows(rows)
-        if self.thing.forget:
-            return kept
-        return {"rounds": kept["rounds"], **{name: kept[name][:, 0] for name in ("theta", "curvature")}}
-
-    def resumed(self, state: Saved) -> Self:
-        if self.thing.forget:
-            return self.with_rows(state)
-        check_names("the state", state, ("rounds", "theta", "curvature"))
-        rounds = check_rounds("rounds", state["rounds"], np.size(state["rounds"]))
-        for name, shape in (("theta", self.thing._state.theta.shape), ("curvature", self.thing._state.curvature.shape)):
-            check_array(name, state[name], (len(rounds), *shape[1:]))
-        copies = {name: state[name][:, None] for name in ("theta", "curvature")}
-        rest = {"seen": rounds + self.thing._state.seen, "trust": np.ones((len(rounds), 1))}
-        return self.with_rows({"rounds": rounds} | rest | copies)
 
 
 def _scalings(columns: Columns) -> Scalings:
