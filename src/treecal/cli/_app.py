@@ -21,11 +21,9 @@ from treecal.cli._forecast import forecast
 from treecal.cli._game import game
 from treecal.cli._judge import judge
 from treecal.cli._monitor import monitor
-from treecal.cli._plan import plan
+from treecal.cli._plan import plan, recommend, sample_size
 from treecal.cli._recalibrate import recalibrate
-from treecal.cli._recommend import recommend
 from treecal.cli._replay import replay
-from treecal.cli._sample_size import sample_size
 from treecal.cli._serve import mcp, serve
 from treecal.cli._signals import interrupts
 from treecal.cli._terminal import Exit, say
