@@ -166,8 +166,6 @@ def write(
 
 def _part(section: Section) -> dict[str, Any]:
     """Return one section as the template reads it."""
-    from treecal.auditing import watched
-
     chapters = [
         {
             "verdict": verdict,
@@ -186,7 +184,7 @@ def _part(section: Section) -> dict[str, Any]:
         "corrections": corrections,
         "curve": figures.draw_curve(section),
         "windows": None if section.windows is None else figures.draw_windows(section.windows),
-        "watched": "" if section.windows is None else watched(section.windows),
+        "watched": "" if section.windows is None else section.windows.watched,
         "grouped": in_words(section.groups, section.off, section.by) if section.groups else "",
         "groups": sorted(section.groups, key=lambda row: -row.part.rounds)[:_MOST_ROWS],
         "chapters": chapters,
