@@ -263,9 +263,9 @@ class Payoff:
         saved = self.interval()
         luck = self.chance
         text = (
-            f"Acting on these forecasts costs {self.cost:.4g} a row. Recalibration would save {saved.value:.4g} of that or "
-            f"more: what another action in place of each saves (90 % interval {saved.low:.4g} to {saved.high:.4g}; by "
-            f"chance {luck.mean:.4g})."
+            f"Acting on these forecasts costs {self.cost:.4g} a row. Recalibration would save {saved.value:.4g} of "
+            f"that or more: what another action in place of each saves (90 % interval {saved.low:.4g} to "
+            f"{saved.high:.4g}; by chance {luck.mean:.4g})."
         )
         if luck.p_value(saved.value) < 0.05:
             for each in self.actions:
