@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).parents[1]
 FIRST = (
-    "tests/engine/test_guard_streams.py",
+    "tests/forecasters/test_guard_streams.py",
     "tests/engine/test_climb.py",
     "tests/keyed/test_spark.py",
     "tests/engine/test_bank_kinds.py",

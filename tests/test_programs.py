@@ -15,6 +15,7 @@ PROGRAMS = [
     "examples/flights.py --rounds 1000",
     "examples/groups.py --days 8",
     "examples/guard_constants.py --rounds 20",
+    "examples/held_out.py --short --streams 2",
     "examples/monitor_peers.py --streams 1",
     "examples/race_on_spark.py",
     "benchmarks/beside.py",

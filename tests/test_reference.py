@@ -60,12 +60,21 @@ def public() -> Iterator[tuple[str, str, Any]]:
                 yield module.__name__, name, thing
 
 
+@pytest.mark.heavy  # the next test finds what no page asks for
 def test_every_public_name_is_in_the_reference(site: Path) -> None:
     compressed = (site / "objects.inv").read_bytes().split(b"\n", 4)[4]
     entries = (line.split(" ") for line in zlib.decompress(compressed).decode().splitlines())
     documented = {name for name, kind, *_ in entries if kind != "py:module"}
     missing = [f"{module}.{name}" for module, name, _ in public() if f"{module}.{name}" not in documented]
     assert not missing, f"public names on no page of docs/reference: {missing}"
+
+
+def test_every_public_name_is_of_a_module_that_a_page_describes() -> None:
+    pages = "\n".join(page.read_text("utf-8") for page in (ROOT / "docs/reference").glob("*.md"))
+    asked = set(re.findall(r"^::: (\S+)$", pages, re.M))
+    described = {id(thing) for name in asked for thing in vars(pkgutil.resolve_name(name)).values()}
+    missing = {f"{module}.{name}" for module, name, thing in public() if id(thing) not in described} - asked
+    assert not missing, f"public names of which no page of docs/reference asks for the module: {missing}"
 
 
 def test_the_names_people_type_are_on_the_front_page_of_the_reference() -> None:
@@ -75,12 +84,14 @@ def test_the_names_people_type_are_on_the_front_page_of_the_reference() -> None:
 
 
 def given(thing: Any) -> set[str]:
-    """Return the names of the types one gets from a function, or from the fields and methods of a class."""
+    """Return the names of the types one gets from a function, or from the bases, fields and methods of a class."""
     if not inspect.isclass(thing):
         return set(re.findall(r"\w+", str(getattr(thing, "__annotations__", {}).get("return"))))
     members = (getattr(member, "fget", member) for member in vars(thing).values())
-    fields = re.findall(r"\w+", str(vars(thing).get("__annotations__")))
-    return set(fields).union(*(given(member) for member in members if inspect.isfunction(member)))
+    names = re.findall(
+        r"\w+", f"{thing.__bases__} {vars(thing).get('__orig_bases__')} {vars(thing).get('__annotations__')}"
+    )
+    return set(names).union(*(given(member) for member in members if inspect.isfunction(member)))
 
 
 def doctests(text: str | None) -> str:
@@ -156,6 +167,7 @@ class Fetched(HTMLParser):
             self.addresses += [value for name, value in attrs if name in loaded and value]
 
 
+@pytest.mark.heavy
 def test_pages_load_what_is_there_and_nothing_from_elsewhere(site: Path) -> None:
     pages = [page for page in site.rglob("*.html") if page.name != "404.html"]
     assert pages

@@ -2,32 +2,26 @@
 
 A state may come from a file that anybody wrote. First it is compared, part by part, with the state the object has: the
 same names, the same kinds of values, finite numbers. Each class then checks in `_check` what its arguments imply:
-shapes, counts, and sums that so many points of the set can add up to. Nothing changes until all of that holds.
+shapes and counts, so that whatever resumes works. Nothing changes until all of that holds.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Hashable, Iterator
 from copy import deepcopy
 from dataclasses import fields
 from inspect import signature
 from threading import RLock
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
 import numpy as np
 
-from treecal._typing import Array, Integers
+from treecal._typing import Integers, Saved
 from treecal.exceptions import SnapshotError
-from treecal.geometry import LARGEST, TOLERANCE, ConvexSet
 
 MOST_ROUNDS = 2**62
 """No stream is longer: one more round can still be counted in 64 bits."""
-_MOST_SLACK = 1e-6  # of means, however many roundings they have seen
-_NO_WEIGHT = 1e-300  # below it products with a weight are no longer rounded in proportion
-
-Resume = Callable[[], None]
-"""Puts a state in place that was found to be valid."""
 
 
 class State:
@@ -54,6 +48,10 @@ class Configured:
     def __copy__(self) -> Self:
         return deepcopy(self)  # half a copy would share arrays that change
 
+    def _fork(self) -> Self:
+        """Return one that can learn or resume in its place, before it is known whether that will count."""
+        return deepcopy(self)
+
     def __repr__(self) -> str:
         usual = {name: parameter.default for name, parameter in signature(type(self)).parameters.items()}
         given = {name: value for name, value in self.arguments().items() if not self._usual(value, usual[name])}
@@ -79,8 +77,55 @@ class Locked:
             self._finish()
             return {name: value for name, value in vars(self).items() if name != "_lock"}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: Saved) -> None:
         vars(self).update(state, _lock=RLock())
+
+
+P = TypeVar("P", bound=Any)
+
+
+def resumed(part: P, state: Any) -> P:
+    """Return a copy of a forecaster, a corrector or a monitor with this state; any other raises."""
+    twin = part._fork()
+    twin.set_state(state)
+    return cast(P, twin)
+
+
+K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
+
+
+class Entries(Generic[K, T]):
+    """Entries by name, of which a round replaces a few: there may be very many.
+
+    `after` returns a store with these entries new, and shares all others with this one. Whoever commits a round puts
+    the new store in place of the old one, by one assignment; the entries are written when the new store is first read.
+    So a round that fails leaves the old store as it was, and once the new one was read the old one is of no more use.
+
+    Examples
+    --------
+    >>> store = Entries({"a": 1})
+    >>> after = store.after({"b": 2})
+    >>> dict(store.read()), after.read()
+    ({'a': 1}, {'a': 1, 'b': 2})
+    """
+
+    def __init__(self, entries: dict[K, T] | None = None) -> None:
+        self._entries: dict[K, T] = {} if entries is None else entries
+        self._new: dict[K, T] = {}
+
+    def read(self) -> dict[K, T]:
+        """Return all entries, which are not to be changed."""
+        if self._new:
+            self._entries.update(self._new)
+            self._new = {}  # once: stores after this one share the entries
+        return self._entries
+
+    def after(self, entries: dict[K, T]) -> Entries[K, T]:
+        """Return the store after a round that gives some names these values."""
+        store = Entries(self.read())
+        store._new = entries
+        return store
 
 
 def _equal(one: Any, other: Any) -> bool:
@@ -166,28 +211,6 @@ def check_number(name: str, value: Any, *, least: float, most: float) -> None:
         raise SnapshotError(f"{name} is {_brief(value)}, expected a number from {least:g} to {most:g}.")
 
 
-def check_sums(name: str, sums: Array, counts: Array, space: ConvexSet, *, rounds: float) -> None:
-    """Raise unless each sum is one of so many points of the set, apart from rounding in so many rounds.
-
-    `sums` are `(n, dim)` and `counts`, which may be weights, `(n,)`.
-    """
-    if (counts < 0).any():
-        raise SnapshotError(f"{name} have a negative count, {counts.min():g}.")
-    light = counts < _NO_WEIGHT
-    if (np.abs(sums[light]) > np.where(counts[light] > 0, _NO_WEIGHT * LARGEST, 0.0)[:, None]).any():
-        raise SnapshotError(f"{name} are not 0 for groups without rounds.")
-    sums, counts = sums[~light], counts[~light]
-    with np.errstate(over="ignore"):
-        means = sums / counts[:, None]
-    if not np.isfinite(means).all() or not space.contains(means, tol=slack(rounds)).all():
-        raise SnapshotError(f"{name} are not those of points of {space!r}.", hint=ELSEWHERE)
-
-
-def slack(rounds: float) -> float:
-    """Return how far outside a set, relative to its size, the mean of so many of its points may be rounded."""
-    return min(_MOST_SLACK, 2 * TOLERANCE + rounds * float(np.finfo(np.float64).eps))
-
-
 def check_rounds(name: str, rounds: Any, streams: int) -> Integers:
     """Return the rounds of so many streams, or raise."""
     check_array(name, rounds, (streams,), np.int64)
@@ -220,9 +243,9 @@ _LIMITS = {"pos": 624, "buffer_pos": 4, "has_uint32": 1, "uinteger": 2**32 - 1}
 _WIDTHS = {"MT19937": 32, "PCG64": 128, "PCG64DXSM": 128, "Philox": 64, "SFC64": 64}  # bits of the other numbers
 
 
-def generator_state(rng: np.random.Generator) -> dict[str, Any]:
+def generator_state(rng: np.random.Generator) -> Saved:
     """Return the generator's state as numbers, lists and dictionaries of them."""
-    state: dict[str, Any] = _plain(rng.bit_generator.state)
+    state: Saved = _plain(rng.bit_generator.state)
     return state
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from treecal import correctors, forecasters, geometry, measures
 from treecal._atomic import new_file
 from treecal._states import check_names, generator_from, generator_state
+from treecal._typing import Saved
 from treecal.correctors import Corrector, Groups
 from treecal.engine import Bank, Labels
 from treecal.exceptions import FileError, SnapshotError, TreeCalError
@@ -231,7 +232,7 @@ def _arrays(content: bytes) -> dict[str, Any]:
         raise SnapshotError(f"the snapshot's arrays cannot be read: {error}") from error
 
 
-def _flat(state: dict[str, Any], before: str = "") -> dict[str, Any]:
+def _flat(state: Saved, before: str = "") -> Saved:
     """Return a state that holds the states of parts as one dictionary, with the part's name before each key."""
     flat: dict[str, Any] = {}
     for key, value in state.items():
@@ -239,9 +240,9 @@ def _flat(state: dict[str, Any], before: str = "") -> dict[str, Any]:
     return flat
 
 
-def _nested(*parts: dict[str, Any]) -> dict[str, Any]:
+def _nested(*parts: dict[str, Any]) -> Saved:
     """Return the state that `_flat` was given, from its parts; a key that is there twice raises."""
-    state: dict[str, Any] = {}
+    state: Saved = {}
     for key, value in (item for part in parts for item in part.items()):
         *path, name = key.split("/")
         inner = state

@@ -18,7 +18,7 @@ from treecal.cli import main
 TREECAL = str(Path(sys.executable).with_name("treecal"))
 
 
-_PROGRESS = re.compile(r"treecal: (compiling .*|\w+: [\d,]+ of [\d,]+ after \d+ s\.)\n?")
+_PROGRESS = re.compile(r"treecal: (compiling .*|.+: [\d,]+( of [\d,]+)? after \d+ s\.)\n?")
 
 
 class Done(NamedTuple):

@@ -17,6 +17,7 @@ from treecal.cli._app import app
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE, NIGHTLY = DOCS / "reference" / "cli.md", DOCS / "howto" / "cron.md"
 BLOCK = re.compile(r"^```(console|sh)\n(.*?)^```$", re.M | re.S)
+DOCTOR = "treecal doctor"
 SCRIPT = re.compile(r"^```py\n(.*?)^```\n\n```text\n(.*?)^```$", re.M | re.S)
 
 
@@ -66,7 +67,13 @@ def wrong(examples: list[tuple[str, str]]) -> str:
 
 def test_every_example_prints_what_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert not wrong(examples())
+    assert not wrong([each for each in examples() if each[0] != DOCTOR])
+
+
+@pytest.mark.heavy  # it tries everything, as `test_doctor.py` does
+def test_the_example_of_the_doctor_prints_what_the_page_says() -> None:
+    ((command, printed),) = [each for each in examples() if each[0] == DOCTOR]
+    assert not wrong([(command, printed)])
 
 
 @pytest.mark.heavy  # each command is a process; the next test runs the job itself

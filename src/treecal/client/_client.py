@@ -250,7 +250,7 @@ class Client:
         set
             In place of classes, a set such as `{"name": "Box", "options": {"low": 0, "high": 1, "dim": 2}}`.
         corrector
-            What corrects the model's forecasts: a name, such as "vector", or `{"name": "vector", "options": {...}}`.
+            What corrects the model's forecasts: a name, such as "auto", or `{"name": "vector", "options": {...}}`.
         gate
             Whether it acts only once there is evidence that it helps.
         forecaster

@@ -27,7 +27,7 @@ class ServedClassifier(Wrapper, ClassifierMixin, BaseEstimator):  # type: ignore
     `predict_proba` announces a forecast for each row, under an id, and returns the corrected probabilities; the model's
     own, if the server is away. Each call opens new rounds, so call it once for each case. `outcomes(ids, y)` settles
     them when the labels are known. The classes of the stream are those of the model, in their order:
-    `client.create("orders", classes=model.classes_, corrector="vector")`.
+    `client.create("orders", classes=model.classes_, corrector="auto")`.
 
     Parameters
     ----------

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from treecal._states import ELSEWHERE, MOST_ROUNDS, check_array, check_names
-from treecal._typing import Integers
+from treecal._typing import Integers, Saved
 from treecal.exceptions import SnapshotError
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -212,7 +212,7 @@ class Columns:
                 self.widen(field.name, array.shape[1])
                 self._arrays[field.name][rows, : array.shape[1]] = array
 
-    def state(self, rows: Integers) -> dict[str, Any]:
+    def state(self, rows: Integers) -> Saved:
         """Return a copy of the columns of these rows, in this order: of entries as many as the longest of them has."""
         found = {field.name: self._arrays[field.name][rows] for field in self.schema.of(length=False)}
         for field in self.schema.of(length=True, layout="padded"):

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from treecal._typing import Array, Integers
+from treecal._typing import Array, Integers, Saved
 from treecal.columns._columns import ROUNDS, Field, Schema
 from treecal.exceptions import SnapshotError
 
 _MOST = 2.0**53  # whole numbers that float64 holds
 
 
-def pack(schema: Schema, state: dict[str, Any]) -> tuple[Array, Integers]:
+def pack(schema: Schema, state: Saved) -> tuple[Array, Integers]:
     """Return the records of a state's rows, one after another, and where each of them ends, 0 first.
 
     Examples
@@ -44,11 +44,11 @@ def pack(schema: Schema, state: dict[str, Any]) -> tuple[Array, Integers]:
     return numbers, ends
 
 
-def check_records(schema: Schema, rounds: Integers, numbers: Array, ends: Integers) -> dict[str, Any]:
+def check_records(schema: Schema, rounds: Integers, numbers: Array, ends: Integers) -> Saved:
     """Return the fields of records that are as long for every row; raise a `SnapshotError` unless sizes fit to them."""
     rows = len(rounds)
     starts = ends[:-1].copy()
-    state: dict[str, Any] = {"rounds": rounds}
+    state: Saved = {"rounds": rounds}
     fixed = [field for field in _in_order(schema) if field.length is None]
     if (np.diff(ends) < sum(field.size for field in fixed)).any():
         raise _other_size()
@@ -62,7 +62,7 @@ def check_records(schema: Schema, rounds: Integers, numbers: Array, ends: Intege
     return state
 
 
-def unpack(schema: Schema, rounds: Integers, numbers: Array, ends: Integers) -> dict[str, Any]:
+def unpack(schema: Schema, rounds: Integers, numbers: Array, ends: Integers) -> Saved:
     """Return the state of such records, or raise a `SnapshotError`: `rounds` are those of each.
 
     Examples
@@ -90,7 +90,7 @@ def _in_order(schema: Schema) -> tuple[Field, ...]:
     return (*(field for field in schema.of(length=False) if field.name != ROUNDS.name), *schema.of(length=True))
 
 
-def _entries(field: Field, state: dict[str, Any], rows: int) -> Integers:
+def _entries(field: Field, state: Saved, rows: int) -> Integers:
     """Return how many entries each row has of a field."""
     return np.ones(rows, np.int64) if field.length is None else field.length(state)
 

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from treecal._compile import strict
-from treecal._typing import Array, Integers, Outcomes
+from treecal._typing import Array, Integers, Outcomes, Saved
 from treecal.columns._columns import Columns, Schema
 from treecal.columns._forecasts import Forecasts, joined
 from treecal.columns._packing import pack, unpack
@@ -85,11 +85,11 @@ class Streams(ABC):
         return joined(parts, places, self.thing.space)
 
     @abstractmethod
-    def state(self, rows: Integers) -> dict[str, Any]:
+    def state(self, rows: Integers) -> Saved:
         """Return the state of these rows, in this order: `rounds`, `(n,)`, and what else there is, copied."""
 
     @abstractmethod
-    def resumed(self, state: dict[str, Any]) -> Self:
+    def resumed(self, state: Saved) -> Self:
         """Return streams with this state, as `state` gave it, or raise a `SnapshotError`; this one does not change."""
 
 
@@ -127,7 +127,7 @@ class ColumnStreams(Streams):
     def clear(self, rows: Integers) -> None:
         self.columns.clear(rows)
 
-    def rows(self, rows: Integers) -> dict[str, Any]:
+    def rows(self, rows: Integers) -> Saved:
         """Return the columns of these rows, as the schema has them."""
         return self.columns.state(rows)
 
@@ -137,10 +137,10 @@ class ColumnStreams(Streams):
         twin.columns = Columns.read(self.schema, columns)
         return twin
 
-    def state(self, rows: Integers) -> dict[str, Any]:
+    def state(self, rows: Integers) -> Saved:
         return self.rows(rows)
 
-    def resumed(self, state: dict[str, Any]) -> Self:
+    def resumed(self, state: Saved) -> Self:
         return self.with_rows(state)
 
     def records(self, rows: Integers) -> tuple[Array, Integers]:

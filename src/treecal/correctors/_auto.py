@@ -6,20 +6,20 @@ import math
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from treecal._compile import strict
 from treecal._elementary import applied, exp, log, log_losses
-from treecal._states import MOST_ROUNDS, Resume, State, check_array, check_count, check_like, check_names, check_number
-from treecal._typing import Array
+from treecal._states import State, check_array, check_count, check_like, check_names, check_number, resumed
+from treecal._typing import Array, Changes, Saved
 from treecal.correctors import _forgetting as forgetting
 from treecal.correctors._base import Corrector, Scored
 from treecal.correctors._batch import Batch
 from treecal.correctors._isotonic import IsotonicCalibration
 from treecal.correctors._location_scale import LocationScale, extents_of, grid_of
-from treecal.correctors._number_kernels import play_pool, pool
+from treecal.correctors._number_kernels import pool_one, score
 from treecal.correctors._recalibrator import PitMap, Recalibrator
 from treecal.correctors._scaling_kinds import MatrixScaling, TemperatureScaling, VectorScaling
 from treecal.exceptions import ParameterError, SnapshotError
@@ -133,13 +133,14 @@ class AutoCorrector(Corrector):
             raise ParameterError.expected("space", space, "a Simplex or Cdf, because it mixes probabilities", hint=hint)
         super().__init__(space, scores=scores, tolerance=tolerance)
         parts: list[Corrector]
-        self._widths = np.array(space.widths) if isinstance(space, Cdf) else None
+        widths = np.array(space.widths) if isinstance(space, Cdf) else np.ones(space.dim)
         if isinstance(space, Cdf):
             parts, self._sources, self._start = self._of_numbers(space)
         else:
             parts = self._of_classes(space)
             self._sources = [0] * len(parts)  # what each corrects: the model, or the part of this number
             self._start = np.append(MODEL, np.full(len(parts), (1 - MODEL) / len(parts)))
+        self._rule = Mixing(isinstance(space, Cdf), widths, self._start)
         own = float(self._start[0])
         self._now: tuple[tuple[Corrector, ...], Weights] = tuple(parts), Weights(self._start.copy(), own, 0, 0.0)
         self._asked: tuple[object, Array | None, Array] = None, None, self._start  # what the parts announced last
@@ -217,15 +218,8 @@ class AutoCorrector(Corrector):
 
     def _announce(self, forecast: Array) -> Forecast:
         mean = np.empty((1, self.space.dim))
-        self._mix(self._known(forecast), self._now[1].weights, mean)
+        mix.now(self._known(forecast), self._now[1].weights, self._rule, mean)
         return self._point(mean[0])
-
-    def _mix(self, given: Array, weights: Array, means: Array) -> None:
-        """Write what is announced, given the forecasts to mix."""
-        if self._widths is None:
-            mix.for_rows(len(means))(given, weights, means)
-        else:
-            pool.for_rows(len(means))(given, weights, self._widths, means)
 
     def _given_by(self, parts: Sequence[Corrector], forecasts: Array) -> Array:
         """Return the forecasts to mix of many rows, the model's first, `(1 + parts, n, dim)`."""
@@ -237,10 +231,11 @@ class AutoCorrector(Corrector):
     def _announce_many(self, forecasts: Array, groups: Any) -> Array:
         parts, now = self._now
         means = np.empty(forecasts.shape)
-        self._mix(self._given_by(parts, forecasts), now.weights, means)
+        given = self._given_by(parts, forecasts)
+        mix.for_rows(len(means))(given, now.weights, self._rule, means)
         return means
 
-    def _after(self, forecast: Array, outcome: Array, *, weight: float = 1.0) -> dict[str, Any]:
+    def _after(self, forecast: Array, outcome: Array, *, weight: float = 1.0) -> Changes:
         parts, now = self._now
         given = self._known(forecast)
         sources = [forecast, *given[1:, 0]]
@@ -254,15 +249,10 @@ class AutoCorrector(Corrector):
         means = np.empty(batch.forecasts.shape)
         weights = now.weights.copy()
         rows = np.array(batch.outcomes), np.array(batch.all_weights())
-        lifted = 0.0
-        if self._widths is None:
-            lifted = play.for_rows(len(means))(given, *rows, weights, self._start, now.seen, means)
-        else:
-            start = self._start
-            play_pool.for_rows(len(means))(given, *rows, weights, start, now.seen, self._widths, SHARE, means)
+        lifted = play.for_rows(len(means))(given, *rows, weights, now.seen, self._rule, means)
         return means, replace(now, weights=weights, seen=now.seen + len(batch.counted()), lifted=now.lifted + lifted)
 
-    def _played(self, batch: Batch) -> tuple[Array, dict[str, Any]] | None:
+    def _played(self, batch: Batch) -> tuple[Array, Changes] | None:
         parts, now = self._now
         own = replace(batch, inner=True)
         rounds = len(batch.counted())
@@ -311,29 +301,22 @@ class AutoCorrector(Corrector):
             given.append(fitted[-1]._announce_many(given[source], None) if any(self._sources) else batch.forecasts)
         return tuple(fitted)
 
-    def _own_state(self) -> dict[str, Any]:
+    def _own_state(self) -> Saved:
         parts, now = self._now
         return {"weighed": dict(vars(now)), "parts": {str(i): part._past() for i, part in enumerate(parts)}}
 
-    def _own_prepared(self, state: dict[str, Any], rounds: int) -> Resume:
+    def _own_resumed(self, state: Saved, rounds: int) -> Changes:
         check_names("the mixture", state, ("weighed", "parts"))
         check_like(dict(vars(self._now[1])), state["weighed"], "the weights")
         now = Weights(**deepcopy(state["weighed"]))
         check_array("the weights", now.weights, self._start.shape)
         check_count("the rounds that were weighed", now.seen, most=rounds)
         check_number("the model's first weight", now.model, least=SHARE * float(self._start[0]) / 2, most=1.0)
-        check_number("what was lifted", now.lifted, least=0.0, most=float(MOST_ROUNDS))
-        if (now.weights <= 0).any() or abs(now.weights.sum() - 1) > 1e-9:
-            raise SnapshotError("the weights are not a distribution.")
-        parts = deepcopy(self._now[0])
+        if (now.weights <= 0).any():
+            raise SnapshotError("the weights are not more than 0.")
+        parts = self._now[0]
         check_names("the parts", state["parts"], [str(i) for i in range(len(parts))])
-        for i, part in enumerate(parts):
-            part.set_state(state["parts"][str(i)])
-
-        def resume() -> None:
-            self._now = parts, now
-
-        return resume
+        return {"_now": (tuple(resumed(part, state["parts"][str(i)]) for i, part in enumerate(parts)), now)}
 
 
 class Pool(AutoCorrector):
@@ -367,12 +350,29 @@ def _ranked(batch: Batch) -> Batch:
     return replace(merged.of(rows), weights=weights)
 
 
+class Mixing(NamedTuple):
+    """Whether it is distributions of a number that are mixed, the widths of their cells, and the first weights."""
+
+    numbers: bool
+    widths: Array
+    start: Array
+
+
 @strict
-def mix(given: Array, weights: Array, means: Array) -> None:
-    """Write the forecast of each row, given those to mix."""
+def mix(given: Array, weights: Array, rule: Mixing, means: Array) -> None:
+    """Write the forecast of each row, given those to mix, `(forecasts, rows, dim)`."""
     costs = np.empty(means.shape[1])
     for row in range(len(means)):
-        _mix(given[:, row], weights, costs, means[row])
+        _mix_one(given[:, row], weights, rule, costs, means[row])
+
+
+@strict
+def _mix_one(points: Array, weights: Array, rule: Mixing, costs: Array, mean: Array) -> float:
+    """Write the forecast of a round, and return the unit in which the scores of those mixed count."""
+    if rule.numbers:
+        return pool_one(points, weights, rule.widths, mean)
+    _mix(points, weights, costs, mean)
+    return 1.0
 
 
 @strict
@@ -420,41 +420,46 @@ def _mix(points: Array, weights: Array, costs: Array, mean: Array) -> None:
 
 
 @strict
-def _loss(point: Array, outcome: Array) -> float:
-    total = 0.0
-    for k in range(len(point)):
-        total += (outcome[k] - point[k]) * (outcome[k] - point[k])
-    return total
-
-
-@strict
 def play(
-    given: Array, outcomes: Array, row_weights: Array, weights: Array, start: Array, seen: int, means: Array
+    given: Array,
+    outcomes: Array,
+    row_weights: Array,
+    weights: Array,
+    seen: int,
+    rule: Mixing,
+    means: Array,
 ) -> float:
-    """Announce and weigh rounds in order; return by how much their score is above what the weights allow."""
+    """Announce and weigh rounds in order, those of weight 0 are only announced.
+
+    Return by how much the score of classes is above what the weights allow.
+    """
     count = len(weights)
     costs = np.empty(means.shape[1])
+    losses = np.empty(count)
     lifted = 0.0
     for row in range(len(means)):
-        _mix(given[:, row], weights, costs, means[row])
+        scale = _mix_one(given[:, row], weights, rule, costs, means[row])
         weight = row_weights[row]
         if weight == 0.0:
             continue
         seen += 1
         least = math.inf
         for i in range(count):
-            least = min(least, _loss(given[i, row], outcomes[row]))
-        allowed = 0.0
+            losses[i] = score(given[i, row], outcomes[row], rule.widths)
+            least = min(least, losses[i])
+        if not rule.numbers:
+            allowed = 0.0
+            for i in range(count):
+                allowed += weights[i] * exp(-(losses[i] - least))
+            over = score(means[row], outcomes[row], rule.widths) - (least - log(allowed))
+            if over > 1e-12:  # more than rounding
+                lifted += weight * over
         total = 0.0
         for i in range(count):
-            loss = _loss(given[i, row], outcomes[row]) - least
-            allowed += weights[i] * exp(-loss)
-            weights[i] *= exp(-weight * loss)
+            if scale > 0.0:
+                weights[i] *= exp(-weight * (losses[i] - least) / scale)
             total += weights[i]
-        over = _loss(means[row], outcomes[row]) - (least - log(allowed))
-        if over > 1e-12:  # more than rounding
-            lifted += weight * over
         share = min(SHARE, 1.0 / seen)
         for i in range(count):
-            weights[i] = (1.0 - share) * (weights[i] / total) + share * start[i]
+            weights[i] = (1.0 - share) * (weights[i] / total) + share * rule.start[i]
     return lifted

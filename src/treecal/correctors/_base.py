@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, Self, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from treecal._typing import Array
+from treecal._typing import Array, Changes
 from treecal._validate import sample_weight
 from treecal.columns import Streams
 from treecal.correctors._batch import Batch, Group, one_each, read_weights
@@ -140,7 +140,7 @@ class Corrector(Kept):
         """Learn the outcome of this forecast's round (the caller's array: copy it to keep it)."""
         raise NotImplementedError(f"{type(self).__name__} defines neither _learn nor _after")
 
-    def _after(self, forecast: Array, outcome: Array, *args: Any, **given: Any) -> dict[str, Any]:
+    def _after(self, forecast: Array, outcome: Array, *args: Any, **given: Any) -> Changes:
         """Return the attributes that differ once the outcome is learned, by name; change nothing.
 
         A copy finds them by `_learn`. A class whose state is large defines this instead.
@@ -148,7 +148,7 @@ class Corrector(Kept):
         twin = object.__new__(type(self))
         before = dict(vars(self))
         vars(twin).update(before)
-        twin._set_own_state(deepcopy(self._own_state()))
+        twin._state = deepcopy(self._state)
         twin._learn(forecast, outcome, **given)
         return {name: value for name, value in vars(twin).items() if value is not before.get(name)}
 
@@ -427,7 +427,7 @@ class Corrector(Kept):
             self._commit(opened, y, batch.weight(i))
         return means
 
-    def _played(self, batch: Batch) -> tuple[Array, dict[str, Any]] | None:
+    def _played(self, batch: Batch) -> tuple[Array, Changes] | None:
         """Return the points announced in rounds in order, and the attributes that differ after them, by name.
 
         It is what `_announce` and `_after` give one by one, bit for bit, only faster; None where there is no such way.
@@ -456,7 +456,7 @@ class Corrector(Kept):
                 hint="let signal handlers and finalizers set a flag, and look at it in the loop.",
             )
 
-    def _passed(self) -> dict[str, Any]:
+    def _passed(self) -> Changes:
         """Return the attributes that differ after a round of weight 0, by name."""
         return {}
 
@@ -468,14 +468,14 @@ class Corrector(Kept):
         """Return the forecast to announce, on this set."""
         return self._on_space(self._announce(forecast, **self._given(group=group)))
 
-    def _changed(self, forecast: Array, outcome: Array, group: Group, weight: float) -> dict[str, Any]:
+    def _changed(self, forecast: Array, outcome: Array, group: Group, weight: float) -> Changes:
         return self._after(forecast, outcome, **self._given(group=group, weight=weight))
 
     def _learned(self, forecast: Array, outcome: Array, group: Group = None, weight: float = 1.0) -> Self:
         """Return a corrector, without scores, that has learned a round: for those that are made of others."""
         return self._with(self._changed(forecast, outcome, group, weight), 1)
 
-    def _with(self, changes: dict[str, Any], rounds: int) -> Self:
+    def _with(self, changes: Changes, rounds: int) -> Self:
         """Return a corrector, without scores, that differs in some attributes after so many rounds."""
         twin = object.__new__(type(self))
         vars(twin).update(vars(self), **changes)

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from treecal._states import Resume, check_names
-from treecal._typing import Array
+from treecal._states import Entries, check_names, resumed
+from treecal._typing import Array, Changes, Saved
 from treecal.correctors._base import Corrector, Scored, checked_part
 from treecal.correctors._batch import Batch, Group
 from treecal.correctors._groups import Cells
-from treecal.correctors._names import Entries, read_name, saved_names
+from treecal.correctors._names import read_name, saved_names
 from treecal.correctors._recalibrator import Recalibrator, nodes_of_group
 from treecal.correctors._scaling_kinds import TemperatureScaling
-from treecal.exceptions import ParameterError, SnapshotError
+from treecal.exceptions import ParameterError
 from treecal.forecast import Forecast
 from treecal.geometry import ConvexSet, Simplex
 
@@ -70,7 +70,7 @@ class ByGroup(Corrector):
         part = checked_part("corrector", corrector, "a corrector to copy for each group")
         super().__init__(part.space, scores=scores, tolerance=part.tolerance if tolerance is None else tolerance)
         self.corrector = part._unscored()
-        self._parts: Entries[_Part] = Entries()
+        self._parts: Entries[Hashable, _Part] = Entries()
 
     @classmethod
     def examples(cls, space: ConvexSet) -> Iterator[Corrector]:
@@ -136,7 +136,7 @@ class ByGroup(Corrector):
             parts[name] = _Part(number, corrector._fitted_to(replace(batch.of(rows), groups=None)))
         vars(self).update(_parts=Entries(parts), **self._counted(len(batch)))
 
-    def _after(self, forecast: Array, outcome: Array, *, group: Group = None, weight: float = 1.0) -> dict[str, Any]:
+    def _after(self, forecast: Array, outcome: Array, *, group: Group = None, weight: float = 1.0) -> Changes:
         name = read_name(group)
         number, corrector = self._part(name)
         if corrector is self.corrector:
@@ -144,7 +144,7 @@ class ByGroup(Corrector):
         learned = _Part(number, corrector._learned(forecast, outcome, None, weight))
         return {"_parts": self._parts.after({name: learned})}
 
-    def _played(self, batch: Batch) -> tuple[Array, dict[str, Any]] | None:
+    def _played(self, batch: Batch) -> tuple[Array, Changes] | None:
         """Let one group after the other learn its rounds, if its corrector knows how."""
         met = self._parts.read()
         new = dict[Hashable, _Part]()
@@ -163,7 +163,7 @@ class ByGroup(Corrector):
                 new[name] = _Part(number, corrector._with(changes, len(own.counted())))
         return means, {"_parts": self._parts.after(new)}
 
-    def _own_state(self) -> dict[str, Any]:
+    def _own_state(self) -> Saved:
         parts = self._parts.read()
         return {
             "start": self.corrector._past(),
@@ -171,26 +171,12 @@ class ByGroup(Corrector):
             "inside": {str(part.number): part.corrector._past() for part in parts.values()},
         }
 
-    def _own_prepared(self, state: dict[str, Any], rounds: int) -> Resume:
+    def _own_resumed(self, state: Saved, rounds: int) -> Changes:
         check_names("the groups", state, ("start", "names", "inside"))
         names = saved_names(state["names"])
-        start = self._resumed(state["start"])
         check_names("inside", state["inside"], [str(i) for i in range(len(names))])
-        met = {name: _Part(i, self._resumed(state["inside"][str(i)])) for i, name in enumerate(names)}
-        learned = [part.corrector.rounds - start.rounds for part in met.values()]
-        if sum(learned) > rounds or min(learned, default=1) < 1:  # rounds of weight 0 are not learned
-            raise SnapshotError(f"the groups have not learned {rounds} rounds or fewer, at least one each.")
-
-        def resume() -> None:
-            self.corrector = start
-            self._parts = Entries(met)
-
-        return resume
-
-    def _resumed(self, state: dict[str, Any]) -> Corrector:
-        part = deepcopy(self.corrector)
-        part.set_state(state)
-        return part
+        met = {name: _Part(i, resumed(self.corrector, state["inside"][str(i)])) for i, name in enumerate(names)}
+        return {"corrector": resumed(self.corrector, state["start"]), "_parts": Entries(met)}
 
     def __repr__(self) -> str:
         return f"ByGroup({self.corrector!r})"

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
-from treecal._states import Resume, check_names
-from treecal._typing import Array
+from treecal._states import check_names, resumed
+from treecal._typing import Array, Changes, Saved
 from treecal.correctors._base import Corrector, Scored, checked_part
 from treecal.correctors._batch import Batch, Group
 from treecal.correctors._groups import Groups
@@ -89,7 +88,7 @@ class Chain(Corrector):
             x = part._announced(x.mean, self._known(part, group))
         return x
 
-    def _after(self, forecast: Array, outcome: Array, *, group: Group = None, weight: float = 1.0) -> dict[str, Any]:
+    def _after(self, forecast: Array, outcome: Array, *, group: Group = None, weight: float = 1.0) -> Changes:
         parts = []
         for part in self.parts:
             known = self._known(part, group)
@@ -97,7 +96,7 @@ class Chain(Corrector):
             forecast = part._announced(forecast, known).mean
         return {"parts": tuple(parts)}
 
-    def _played(self, batch: Batch) -> tuple[Array, dict[str, Any]] | None:
+    def _played(self, batch: Batch) -> tuple[Array, Changes] | None:
         """Let one part after the other learn all rounds, if they all know how."""
         parts = []
         forecasts = batch.forecasts
@@ -138,18 +137,12 @@ class Chain(Corrector):
         """Return the group for a part: None for one that knows none, if another does."""
         return group if "group" in part._takes or not any("group" in other._takes for other in self.parts) else None
 
-    def _own_state(self) -> dict[str, Any]:
+    def _own_state(self) -> Saved:
         return {str(i): part._past() for i, part in enumerate(self.parts)}
 
-    def _own_prepared(self, state: dict[str, Any], rounds: int) -> Resume:
+    def _own_resumed(self, state: Saved, rounds: int) -> Changes:
         check_names("the chain", state, [str(i) for i in range(len(self.parts))])
-        prepared = [part._prepared(state[str(i)]) for i, part in enumerate(self.parts)]
-
-        def resume() -> None:
-            for part in prepared:
-                part()
-
-        return resume
+        return {"parts": tuple(resumed(part, state[str(i)]) for i, part in enumerate(self.parts))}
 
     def __repr__(self) -> str:
         return f"Chain([{', '.join(map(repr, self.parts))}])"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -13,8 +12,8 @@ import numpy as np
 
 from treecal._elementary import log
 from treecal._evidence import FLOOR, MOST, EProcess, brier_bet, crps_bet, log_bet
-from treecal._states import Resume, check_count, check_like, check_names, check_number
-from treecal._typing import Array
+from treecal._states import check_count, check_like, check_names, check_number, resumed
+from treecal._typing import Array, Changes, Saved
 from treecal._validate import positive_number
 from treecal.correctors._base import Corrector, Scored, checked_part
 from treecal.correctors._batch import Batch, Group
@@ -248,7 +247,7 @@ class Gated(Corrector):
         found = self.corrector._announce_many(forecasts, groups)
         return found if self.open else np.array(forecasts)
 
-    def _after(self, forecast: Array, outcome: Array, *, group: Group = None, weight: float = 1.0) -> dict[str, Any]:
+    def _after(self, forecast: Array, outcome: Array, *, group: Group = None, weight: float = 1.0) -> Changes:
         corrector, gate = self._now
         gate = self._judged(gate, self._rounds + 1, forecast, self._corrected(forecast, group).mean, outcome)
         return {"_now": (corrector._learned(forecast, outcome, group, weight), gate)}
@@ -264,7 +263,7 @@ class Gated(Corrector):
             bet = brier_bet(announced, other, outcome, diameter=self._diameter)
         return gate.after(bet, self.alpha, number)
 
-    def _played(self, batch: Batch) -> tuple[Array, dict[str, Any]] | None:
+    def _played(self, batch: Batch) -> tuple[Array, Changes] | None:
         """Let the corrector learn all rounds, if it knows how: what it announces is judged afterwards, in order."""
         corrector, gate = self._now
         if (found := corrector._played(replace(batch, inner=True))) is None:
@@ -284,7 +283,7 @@ class Gated(Corrector):
         corrector, gate = self._now
         vars(self).update(_now=(corrector._fitted_to(batch), gate), **self._counted(len(batch)))
 
-    def _own_state(self) -> dict[str, Any]:
+    def _own_state(self) -> Saved:
         corrector, gate = self._now
         columns = zip(*gate.switches, strict=True) if gate.switches else [()] * 4
         switches = dict(zip(Switch._fields, map(list, columns), strict=True))
@@ -296,7 +295,7 @@ class Gated(Corrector):
             "switches": switches,
         }
 
-    def _own_prepared(self, state: dict[str, Any], rounds: int) -> Resume:
+    def _own_resumed(self, state: Saved, rounds: int) -> Changes:
         check_names("the gate", state, ("corrector", "open", "evidence", "count", "switches"))
         check_like(asdict(EProcess()), state["evidence"], "the evidence")
         check_count("the number of switches", state["count"], most=rounds)
@@ -304,13 +303,7 @@ class Gated(Corrector):
         gate = Gate(state["open"], EProcess.checked(state["evidence"], most=rounds), int(state["count"]), switches)
         if not isinstance(gate.open, bool):
             raise SnapshotError("whether the gate is open is not True or False.")
-        corrector = deepcopy(self.corrector)
-        corrector.set_state(state["corrector"])
-
-        def resume() -> None:
-            self._now = corrector, gate
-
-        return resume
+        return {"_now": (resumed(self.corrector, state["corrector"]), gate)}
 
     def __repr__(self) -> str:
         by = f", by={self.by!r}" * (self.by != "brier")

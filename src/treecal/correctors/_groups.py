@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from treecal._states import check_array, check_names
-from treecal._typing import Array, Integers
+from treecal._typing import Array, Integers, Saved
 from treecal._validate import positive_number, whole_number
 from treecal.exceptions import ParameterError, SnapshotError
 from treecal.geometry import LARGEST, ConvexSet, Simplex, Value, l2
@@ -39,11 +39,11 @@ class Groups(Value, ABC):
     def learn(self, forecast: Array) -> None:
         """Learn from a forecast whose round is over. Most rules have nothing to learn."""
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> Saved:
         """Return what was learned, as arrays and JSON values."""
         return {}
 
-    def set_state(self, state: dict[str, Any]) -> None:
+    def set_state(self, state: Saved) -> None:
         """Resume from such a state; any other should raise and change nothing."""
         check_names("the groups' state", state, ())
 
@@ -183,11 +183,11 @@ class Centroids(Groups):
         self._sums[at] += forecast
         self._met[at] += 1
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> Saved:
         """Return each centroid's number of forecasts and their sum."""
         return {"sums": self._sums.copy(), "met": self._met.copy()}
 
-    def set_state(self, state: dict[str, Any]) -> None:
+    def set_state(self, state: Saved) -> None:
         """Resume from such a state. Any other raises a `SnapshotError` and changes nothing."""
         check_names("the centroids' state", state, ("sums", "met"))
         sums = state["sums"]

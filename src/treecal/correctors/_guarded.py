@@ -9,8 +9,8 @@ from copy import deepcopy
 from dataclasses import astuple
 from typing import Any
 
-from treecal._states import Resume, check_names
-from treecal._typing import Array
+from treecal._states import check_names, resumed
+from treecal._typing import Array, Changes, Saved
 from treecal._validate import whole_number
 from treecal.correctors._base import Corrector, Scored, checked_part
 from treecal.correctors._batch import Batch
@@ -170,7 +170,7 @@ class GuardedCorrector(Corrector):
         guard = guards[number]
         return DecisionForecast(self._point(point), self.losses) if guard.open else guard.safe.predict()
 
-    def _after(self, forecast: Array, outcome: Array) -> dict[str, Any]:
+    def _after(self, forecast: Array, outcome: Array) -> Changes:
         (corrector, guards, shelf), announced = self._now, self._announce(forecast)
         number = 0 if shelf is not None else self._corrected(forecast)[1]
         guard = guards[number]
@@ -248,7 +248,7 @@ class GuardedCorrector(Corrector):
             most = min(most, safe._within(every, count * (squares + rounds)).bound * every)
         return Certificate((eager + most) / every, f"{count} guards: {eager / every:.3g} + regret matching")
 
-    def _own_state(self) -> dict[str, Any]:
+    def _own_state(self) -> Saved:
         corrector = {} if self.corrector is None else {"corrector": self.corrector.get_state()}
         _, guards, shelf = self._now
         books = {} if shelf is None else {"books": dict(vars(shelf.books))}
@@ -260,7 +260,7 @@ class GuardedCorrector(Corrector):
         count = len(self._now[1])
         return ["guard"] if count == 1 else [f"guard {i}" for i in range(count)]
 
-    def _own_prepared(self, state: dict[str, Any], rounds: int) -> Resume:
+    def _own_resumed(self, state: Saved, rounds: int) -> Changes:
         corrector, guards, shelf = self._now
         books = ["books"] * (shelf is not None)
         check_names("the state", state, [*books, *self._guard_names, *["corrector"] * (corrector is not None)])
@@ -268,18 +268,13 @@ class GuardedCorrector(Corrector):
             shelf = shelf.resumed(state["books"])
         guards = tuple(guard.resumed(state[name]) for name, guard in zip(self._guard_names, guards, strict=True))
         if corrector is not None:
-            corrector = deepcopy(corrector)
-            corrector.set_state(state["corrector"])
+            corrector = resumed(corrector, state["corrector"])
         # The guard counts no rows of logs, and none of the parts rounds of weight 0.
         learned = rounds if corrector is None else corrector.rounds
         booked = 0 if shelf is None else shelf.books.rounds
         if not sum(guard.rounds for guard in guards) <= learned <= rounds or booked > learned:
             raise SnapshotError(f"the parts do not agree on {rounds} rounds.")
-
-        def resume() -> None:
-            self._now = corrector, guards, shelf
-
-        return resume
+        return {"_now": (corrector, guards, shelf)}
 
     @classmethod
     def examples(cls, space: ConvexSet) -> Iterator[Corrector]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from treecal._compile import strict
 from treecal._states import State, check_array
-from treecal._typing import Array, Integers
+from treecal._typing import Array, Changes, Integers
 from treecal.correctors._base import Corrector, Scored
 from treecal.correctors._batch import Batch
 from treecal.exceptions import ParameterError, SnapshotError
@@ -123,12 +123,12 @@ class IsotonicCalibration(Corrector):
         announce.for_rows(len(means))(*self._fitted(), np.array(forecasts), means)
         return means
 
-    def _after(self, forecast: Array, outcome: Array, *, weight: float = 1.0) -> dict[str, Any]:
+    def _after(self, forecast: Array, outcome: Array, *, weight: float = 1.0) -> Changes:
         cells = self._state.cells.copy()
         add.now(cells, self._places(forecast), np.array(forecast), np.array(outcome), weight)
         return {"_state": Tally(cells)}
 
-    def _played(self, batch: Batch) -> tuple[Array, dict[str, Any]]:
+    def _played(self, batch: Batch) -> tuple[Array, Changes]:
         cells, means = self._state.cells.copy(), np.empty(batch.forecasts.shape)
         places, rows = self._places(batch.forecasts), np.array(batch.forecasts)
         play.for_rows(len(rows) * self.space.dim)(

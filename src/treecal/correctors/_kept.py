@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from treecal._states import Configured, Locked, Resume, check_array, check_count, check_like, check_names
-from treecal._typing import Array
+from treecal._states import Configured, Locked, check_array, check_count, check_like, check_names
+from treecal._typing import Array, Changes, Saved
 from treecal.correctors._batch import Group
 from treecal.correctors._names import saved_names
 from treecal.correctors._scores import Correction, Sums, Tallies
@@ -30,7 +30,7 @@ class Opened(NamedTuple):
     group: Group
     announced: Forecast
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Saved:
         """Return arrays and JSON values."""
         x = self.announced
         nodes = np.empty((0, 2), np.int64) if x.nodes is None else x.nodes
@@ -84,20 +84,16 @@ class Kept(Locked, Configured, ABC):
             self._finish()
             return self._tallies.ledgers
 
-    def _own_state(self) -> dict[str, Any]:
+    def _own_state(self) -> Saved:
         """Return everything that `_learn` changes: arrays, JSON values, or dictionaries of them. The caller copies."""
         return dict(vars(self._state))
 
-    def _set_own_state(self, state: dict[str, Any]) -> None:
-        """Resume from a copy of what `_own_state` returned."""
-        self._state = type(self._state)(**state)
-
-    def _own_prepared(self, state: dict[str, Any], rounds: int) -> Resume:
-        """Check what `_own_state` returned after so many rounds; return what puts it in place."""
+    def _own_resumed(self, state: Saved, rounds: int) -> Changes:
+        """Return the attributes, by name, that a copy of this state of so many rounds makes; any other raises."""
         check_like(self._own_state(), state)
-        own = deepcopy(state)
-        self._check(type(self._state)(**own), rounds)
-        return lambda: self._set_own_state(own)
+        own = type(self._state)(**deepcopy(state))
+        self._check(own, rounds)
+        return {"_state": own}
 
     def _check(self, state: Any, rounds: int) -> None:  # most have nothing more to check
         """Raise unless the arguments allow this state, whose names and kinds of values are right."""
@@ -129,7 +125,7 @@ class Kept(Locked, Configured, ABC):
                 raise ParameterError("no scores are kept.", hint="make the corrector with scores='binned'.")
             return self._tallies.report(self._sums)
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> Saved:
         """Return a copy of the state: arrays, JSON values, dictionaries of them; and any open round's forecast."""
         with self._lock:
             state = self._past()
@@ -137,7 +133,7 @@ class Kept(Locked, Configured, ABC):
                 state["open"] = waits.state()
             return deepcopy(state)
 
-    def _past(self) -> dict[str, Any]:
+    def _past(self) -> Saved:
         self._settle()
         scores = {} if self._tallies is None or self._sums is None else self._tallies.state(self._sums)
         ledgers = {} if self._tallies is None else self._tallies.ledgers
@@ -149,13 +145,13 @@ class Kept(Locked, Configured, ABC):
             "ledgers": {role: ledger.get_state() for role, ledger in ledgers.items()},
         }
 
-    def set_state(self, state: dict[str, Any]) -> None:
+    def set_state(self, state: Saved) -> None:
         """Resume from a state that `get_state` returned. Any other raises a `TreeCalError` and changes nothing."""
         with self._lock:
-            self._prepared(state)()
+            vars(self).update(self._resumed(state))
 
-    def _prepared(self, state: dict[str, Any]) -> Resume:
-        """Check a state, a copy of which is kept; return what puts it in place."""
+    def _resumed(self, state: Saved) -> Changes:
+        """Return the attributes, by name, that a copy of this state makes; any other raises."""
         waits = isinstance(state, dict) and "open" in state
         if isinstance(state, dict):
             state = {"fitted": 0, **state}  # older snapshots lack it
@@ -163,27 +159,18 @@ class Kept(Locked, Configured, ABC):
         rounds = state["rounds"]
         check_count("rounds", rounds)
         check_count("the rounds of logs", state["fitted"], most=rounds)
-        ledgers = {} if self._tallies is None else self._tallies.ledgers
+        tallies = self._tallies
+        ledgers = {} if tallies is None else tallies.ledgers
         check_names("ledgers", state["ledgers"], ledgers)
         sums = None
-        if self._tallies is None:
+        if tallies is None:
             check_names("scores", state["scores"], ())
         else:
-            sums = self._tallies.checked(state["scores"], rounds - state["fitted"])
+            sums = tallies.checked(state["scores"], rounds - state["fitted"])
             if any(state["ledgers"][role]["rounds"] != sums.rounds for role in ledgers):
                 raise SnapshotError(f"the ledgers are not those of {sums.rounds} rounds.")
-        parts = [ledger._prepared(state["ledgers"][role]) for role, ledger in ledgers.items()]
-        parts.append(self._own_prepared(state["own"], rounds))
-        opened = None
-        if waits:
-            opened = self._checked_open(state["open"], rounds)
-
-        def resume() -> None:
-            for part in parts:
-                part()
-            self._rounds = int(rounds)
-            self._from_logs = int(state["fitted"])
-            self._sums = sums
-            self._open = {} if opened is None else {get_ident(): opened}
-
-        return resume
+            tallies = tallies.resumed(state["ledgers"])
+        opened = {get_ident(): self._checked_open(state["open"], rounds)} if waits else {}
+        counts = {"_rounds": int(rounds), "_from_logs": int(state["fitted"])}
+        own = self._own_resumed(state["own"], rounds)
+        return own | counts | {"_tallies": tallies, "_sums": sums, "_open": opened}

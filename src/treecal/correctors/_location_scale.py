@@ -10,7 +10,7 @@ import numpy as np
 
 from treecal._elementary import LN2, applied, exp
 from treecal._states import MOST_ROUNDS, State, check_array, check_number
-from treecal._typing import Array
+from treecal._typing import Array, Changes
 from treecal.correctors import _forgetting as forgetting, _number_kernels as kernels
 from treecal.correctors._base import Corrector, Scored
 from treecal.correctors._batch import Batch
@@ -155,10 +155,10 @@ class LocationScale(Corrector):
         kernels.move.for_rows(len(rows))(rows, self._grid, extents_of(rows, self._grid), moves, found)
         return found
 
-    def _after(self, forecast: Array, outcome: Array, *, weight: float = 1.0) -> dict[str, Any]:
+    def _after(self, forecast: Array, outcome: Array, *, weight: float = 1.0) -> Changes:
         return self._played(Batch(forecast[None], outcome[None], weights=np.array([weight])))[1]
 
-    def _played(self, batch: Batch) -> tuple[Array, dict[str, Any]]:
+    def _played(self, batch: Batch) -> tuple[Array, Changes]:
         now = self._state
         now = Moved(now.theta.copy(), now.curvature.copy(), now.weight.copy(), now.trust.copy(), now.seen)
         rows = np.array(batch.forecasts)

@@ -8,7 +8,7 @@ import numpy as np
 
 from treecal._states import check_array, check_names
 from treecal._sums import two_sum
-from treecal._typing import Array, Integers, Outcomes
+from treecal._typing import Array, Integers, Outcomes, Saved
 from treecal.columns import ROUNDS, ColumnStreams, Field, Schema, waves
 from treecal.exceptions import SnapshotError
 
@@ -98,12 +98,12 @@ class MeanStreams(ColumnStreams):
         self.torn = False
         return announced
 
-    def state(self, rows: Integers) -> dict[str, Any]:
+    def state(self, rows: Integers) -> Saved:
         """Return the state, with a row for each group of each stream."""
         kept = self.rows(rows)
         return kept | {name: kept[name].reshape(-1, *kept[name].shape[2:]) for name in ("first", "sums")}
 
-    def resumed(self, state: dict[str, Any]) -> Self:
+    def resumed(self, state: Saved) -> Self:
         check_names("the state", state, ("rounds", "first", "sums"))
         streams = np.size(state["rounds"])
         shapes = {field.name: field.shape for field in self.schema.fields[1:]}

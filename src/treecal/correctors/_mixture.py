@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from treecal._elementary import applied, exp, power
-from treecal._states import Resume, State, check_array, check_count, check_like, check_names
-from treecal._typing import Array, Integers
+from treecal._states import State, check_array, check_count, check_like, check_names, resumed
+from treecal._typing import Array, Changes, Integers, Saved
 from treecal._validate import positive_number, whole_number
 from treecal.correctors._base import Corrector, Scored, checked_part
 from treecal.correctors._batch import Batch, Group, one_each
@@ -210,13 +210,13 @@ class Mixture(Corrector):
         elif group is not None:
             raise UnsupportedError("a Mixture without a corrector knows no groups.", hint="corrector=tc.ByGroup(...).")
 
-    def _after(self, forecast: Array, outcome: Array, *, group: Group = None, weight: float = 1.0) -> dict[str, Any]:
+    def _after(self, forecast: Array, outcome: Array, *, group: Group = None, weight: float = 1.0) -> Changes:
         shares, corrector = self._now
         if corrector is not None:
             corrector = corrector._learned(self._mixed(forecast), outcome, group, weight)
         return {"_now": (self._next(shares, forecast, outcome, weight, self._rounds + 1), corrector)}
 
-    def _passed(self) -> dict[str, Any]:
+    def _passed(self) -> Changes:
         shares, corrector = self._now
         return {"_now": (shares.after(shares.weights, self._rounds + 1), corrector)}
 
@@ -324,35 +324,22 @@ class Mixture(Corrector):
                 raise self._of(error, i) from None
         return found
 
-    def _own_state(self) -> dict[str, Any]:
+    def _own_state(self) -> Saved:
         shares, corrector = self._now
         last = {} if corrector is None else {"corrector": corrector._past()}
         return {"shares": dict(vars(shares))} | last
 
-    def _own_prepared(self, state: dict[str, Any], rounds: int) -> Resume:
+    def _own_resumed(self, state: Saved, rounds: int) -> Changes:
         shares, corrector = self._now
         check_names("the mixture", state, ["shares", *["corrector"] * (corrector is not None)])
         check_like(dict(vars(shares)), state["shares"], "the shares")
         shares = Shares(**deepcopy(state["shares"]))
         check_count("the history's step", shares.step)
-        if shares.step < 1 or shares.step & (shares.step - 1):
-            raise SnapshotError(f"the history's step is {shares.step}, expected a power of 2.")
-        kept = rounds // shares.step + 1
-        if kept >= MOST_KEPT or (shares.step > 1 and kept < MOST_KEPT // 2):
-            raise SnapshotError(f"the history's step is {shares.step} after {rounds} rounds.")
-        check_array("the history", shares.past, (kept, len(self.models)))
+        check_array("the history", shares.past, (rounds // max(shares.step, 1) + 1, len(self.models)))
         check_array("the weights", shares.weights, (len(self.models),))
-        for each in (shares.past, shares.weights):
-            if (each < 0).any() or np.abs(each.sum(axis=-1) - 1).max() > 1e-9:
-                raise SnapshotError("the models' weights are not a distribution.")
-        if corrector is not None:
-            corrector = deepcopy(corrector)
-            corrector.set_state(state["corrector"])
-
-        def resume() -> None:
-            self._now = shares, corrector
-
-        return resume
+        if shares.step < 1 or len(shares.past) >= MOST_KEPT or (shares.weights <= 0).any():
+            raise SnapshotError("the history's step, or a weight, is not one of a mixture.")
+        return {"_now": (shares, None if corrector is None else resumed(corrector, state["corrector"]))}
 
 
 def _names(models: Any) -> tuple[str, ...]:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterator
-from typing import Any
 
 import numpy as np
 
-from treecal._states import MOST_ROUNDS, Resume, check_array, check_names, check_number
-from treecal._typing import Array
-from treecal._validate import HEAVIEST, whole_number
+from treecal._states import Entries, check_array, check_names, check_number
+from treecal._typing import Array, Changes, Saved
+from treecal._validate import whole_number
 from treecal.correctors._base import Corrector, Scored
 from treecal.correctors._batch import Group
-from treecal.correctors._names import Entries, read_name, saved_names
+from treecal.correctors._names import read_name, saved_names
 from treecal.exceptions import ParameterError, SnapshotError
 from treecal.forecast import Forecast
 from treecal.geometry import ConvexSet, Simplex
@@ -124,7 +123,7 @@ class Multicalibrator(Corrector):
         if not isinstance(space, Simplex):
             raise ParameterError.expected("space", space, "a Simplex, because tests are of one class each")
         super().__init__(space, scores=scores, tolerance=tolerance)
-        self._tested: Entries[_Tested] = Entries()
+        self._tested: Entries[Hashable, _Tested] = Entries()
         self._spent = 0.0  # X of the guarantee
 
     @classmethod
@@ -192,7 +191,7 @@ class Multicalibrator(Corrector):
         above = balance(height - curve * floors, (1 - part) * curve)
         return floors + (1 - part) * above, np.where(above > 0, 0.0, floors)
 
-    def _after(self, forecast: Array, outcome: Array, *, group: Group = None, weight: float = 1.0) -> dict[str, Any]:
+    def _after(self, forecast: Array, outcome: Array, *, group: Group = None, weight: float = 1.0) -> Changes:
         p, held = self._balanced(forecast, group)
         lifted = weight * (float(held.sum()) * outcome - held)  # y − y'
         added = (weight * (outcome - p) - lifted) * np.stack([np.ones(len(p)), p, forecast])
@@ -207,7 +206,7 @@ class Multicalibrator(Corrector):
             newest[name] = _Tested(own.weight + weight, sums, own.squares + squares, own.lifted + lifted)
         return {"_tested": self._tested.after(newest), "_spent": spent}
 
-    def _own_state(self) -> dict[str, Any]:
+    def _own_state(self) -> Saved:
         met = self._tested.read()
         dim = self.space.dim
         return {
@@ -219,7 +218,7 @@ class Multicalibrator(Corrector):
             "spent": self._spent,
         }
 
-    def _own_prepared(self, state: dict[str, Any], rounds: int) -> Resume:
+    def _own_resumed(self, state: Saved, rounds: int) -> Changes:
         if isinstance(state, dict) and "lifted" not in state:  # older snapshots are of no floors
             state = {**state, "lifted": np.zeros((len(state.get("names", ())), self.space.dim))}
         check_names("the groups", state, ("names", "weight", "sums", "squares", "lifted", "spent"))
@@ -229,22 +228,15 @@ class Multicalibrator(Corrector):
         for name in ("sums", "squares"):
             check_array(name, state[name], (len(names), TESTS, self.space.dim))
         check_array("lifted", state["lifted"], (len(names), self.space.dim))
-        if (names and not rounds) or (names and (names[0] is not None or (weight > weight[0] * (1 + 1e-9)).any())):
+        if names[:1] not in ([], [None]):
             raise SnapshotError("the groups' first is not that of all rounds.")
-        if (weight < 1 / HEAVIEST).any() or (weight > HEAVIEST * MOST_ROUNDS).any():
-            raise SnapshotError("the groups' weights are not those of rounds.")
-        if (state["squares"] < 0).any():
-            raise SnapshotError("the groups' squares are less than 0.")
+        if (weight <= 0).any() or (state["squares"] < 0).any():
+            raise SnapshotError("the groups' weights are not more than 0, or their squares are less.")
         check_number("spent", state["spent"], least=0.0, most=float(np.finfo(np.float64).max))
         arrays = (state[name].copy() for name in ("sums", "squares", "lifted"))
         rows = zip(names, weight.tolist(), *arrays, strict=True)
         met = {name: _Tested(*own) for name, *own in rows}
-
-        def resume() -> None:
-            self._tested = Entries(met)
-            self._spent = float(state["spent"])
-
-        return resume
+        return {"_tested": Entries(met), "_spent": float(state["spent"])}
 
 
 def _names(group: Group) -> list[Hashable]:

@@ -1,10 +1,10 @@
-"""Names of groups: what can be told apart for ever, and written to a snapshot; and what is known by name."""
+"""Names of groups: what can be told apart for ever, and written to a snapshot."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Hashable
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -65,39 +65,3 @@ def saved_names(names: Any) -> list[Hashable]:
 
 def _as_tuple(name: Any) -> Any:
     return tuple(map(_as_tuple, name)) if isinstance(name, list | tuple) else name
-
-
-T = TypeVar("T")
-
-
-class Entries(Generic[T]):
-    """Entries by name, of which a round replaces a few: there may be very many.
-
-    `after` returns a store with these entries new, and shares all others with this one. Whoever commits a round puts
-    the new store in place of the old one, by one assignment; the entries are written when the new store is first read.
-    So a round that fails leaves the old store as it was, and once the new one was read the old one is of no more use.
-
-    Examples
-    --------
-    >>> store = Entries({"a": 1})
-    >>> after = store.after({"b": 2})
-    >>> dict(store.read()), after.read()
-    ({'a': 1}, {'a': 1, 'b': 2})
-    """
-
-    def __init__(self, entries: dict[Hashable, T] | None = None) -> None:
-        self._entries: dict[Hashable, T] = {} if entries is None else entries
-        self._new: dict[Hashable, T] = {}
-
-    def read(self) -> dict[Hashable, T]:
-        """Return all entries, which are not to be changed."""
-        if self._new:
-            self._entries.update(self._new)
-            self._new = {}  # once: stores after this one share the entries
-        return self._entries
-
-    def after(self, entries: dict[Hashable, T]) -> Entries[T]:
-        """Return the store after a round that gives some names these values."""
-        store = Entries(self.read())
-        store._new = entries
-        return store

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
 from treecal._compile import strict
 from treecal._elementary import exp, log, power
-from treecal._states import State
+from treecal._states import MOST_ROUNDS, State
 from treecal._typing import Array, Integers
+from treecal._validate import HEAVIEST
+from treecal.correctors import _forgetting as forgetting
 from treecal.correctors._forgetting import mixed, trusted
 
 FIRST = 6
@@ -67,13 +70,42 @@ class Copies(NamedTuple):
     kept: Array
 
 
-class Steps(NamedTuple):
-    """Rounds, `values` and `outcomes`, and the steps that they are learned in: a row and a weight each."""
+class Scalings(NamedTuple):
+    """The states of streams, with room for equally many copies; `seen` decides how many of them there are."""
 
-    values: Array
-    outcomes: Array
+    theta: Array  # (streams, copies, parameters)
+    curvature: Array  # (streams, copies, blocks, size, size)
+    trust: Array  # (streams, copies)
+    seen: Array  # (streams,)
+
+
+class Speeds(NamedTuple):
+    """Of each number of copies, what each keeps of its past in a round, and the weight from which on it is one more."""
+
+    kept: Array  # (most copies + 1, most copies)
+    ends: Array  # (most copies + 1,)
+
+
+class Steps(NamedTuple):
+    """The steps in which rounds are learned: of each its stream, its row of `values` and `outcomes`, and its weight."""
+
+    streams: Integers
     rows: Integers
     weights: Array
+    values: Array
+    outcomes: Array
+
+
+@lru_cache
+def speeds(forget: bool) -> Speeds:
+    """Return the speeds of copies that forget, or of the one that never does."""
+    most = forgetting.copies(MOST_ROUNDS * HEAVIEST, FIRST) if forget else 1
+    kept = np.ones((most + 2, most + 1))
+    ends = np.full(most + 2, math.inf)
+    for count in range(1, most + 1 if forget else 0):
+        kept[count, :count] = forgetting.kept(count, FIRST)
+        ends[count] = 2.0 ** (FIRST + count - 1)
+    return Speeds(kept, ends)
 
 
 _MOST_TURNS = 200  # of the search for a multiplier: it takes about five
@@ -140,14 +172,35 @@ def _loss(
 
 
 @strict
+def _count(seen: float, speeds: Speeds) -> int:
+    """Return how many copies there are after so many rounds."""
+    count = 1
+    while seen >= speeds.ends[count]:
+        count += 1
+    return count
+
+
+@strict
 def announce(theta: Array, trust: Array, values: Array, design: Design, means: Array) -> None:
-    """Write what is announced for each row."""
+    """Write what copies of these parameters announce for each row."""
     logs = np.empty(means.shape[1])
     laws = np.empty((len(trust), means.shape[1]))
     for row in range(len(values)):
         for copy in range(len(trust)):
             _law(theta[copy], values[row], design, logs, laws[copy])
         mixed(trust, laws, means[row])
+
+
+@strict
+def announce_streams(
+    now: Scalings, streams: Integers, values: Array, design: Design, speeds: Speeds, means: Array
+) -> None:
+    """Write what the stream of each row announces."""
+    for row in range(len(values)):
+        own = streams[row]
+        count = _count(now.seen[own], speeds)
+        one = slice(row, row + 1)
+        announce(now.theta[own, :count], now.trust[own, :count], values[one], design, means[one])
 
 
 @strict
@@ -292,29 +345,49 @@ def _step(
 
 
 @strict
-def play(
-    copies: Copies, seen: float, most: float, steps: Steps, at: int, design: Design, means: Array
-) -> tuple[int, float]:
-    """Take the steps from `at` on, in order; one of weight 0 only announces.
+def join(now: Scalings, own: int, count: int, design: Design, speeds: Speeds) -> None:
+    """Add a copy to the `count` copies of a stream: one that remembers as much as it would hold."""
+    theta = now.theta[own]
+    A = now.curvature[own]
+    trust = now.trust[own]
+    # After so many rounds a copy holds 1/(1 − kept) of weight at most; only a heavy round makes it more.
+    part = min(1.0, 1.0 / (1.0 - speeds.kept[count + 1, count]) / now.seen[own])
+    theta[count] = theta[0]
+    for block in range(A.shape[1]):
+        for i in range(A.shape[2]):
+            for j in range(A.shape[2]):
+                A[count, block, i, j] = part * A[0, block, i, j] + (1.0 - part) * (design.ridge if i == j else 0.0)
+    left = 1.0 - (1.0 - design.lasting) * (1.0 - 1.0 / count)
+    taken = (1.0 - design.lasting) / (count * (count + 1)) / left
+    trust[count] = trust[0] * taken
+    trust[0] *= 1.0 - taken
 
-    Before the first step of a row what is announced is written. Returns the next step and the weight of all rounds:
-    there is another copy once that is `most`.
+
+@strict
+def play(now: Scalings, steps: Steps, design: Design, speeds: Speeds, means: Array) -> None:
+    """Take steps in order, in streams that have room for the copies they will need; one of weight 0 only announces.
+
+    Before the first step of a row what its stream announces is written.
     """
-    theta = copies.theta
-    trust = copies.trust
-    values, outcomes, rows, weights = steps
-    room = _room(len(trust), means.shape[1], theta.shape[1], design.blocks)
-    for step in range(at, len(rows)):
+    streams, rows, weights, values, outcomes = steps
+    most = now.theta.shape[1]
+    room = _room(most, means.shape[1], now.theta.shape[2], design.blocks)
+    for step in range(len(rows)):
+        own = streams[step]
         row = rows[step]
         weight = weights[step]
+        count = min(_count(now.seen[own], speeds), most)
+        theta = now.theta[own, :count]
+        trust = now.trust[own, :count]
         if step == 0 or rows[step - 1] != row:
-            for copy in range(len(trust)):
+            for copy in range(count):
                 _law(theta[copy], values[row], design, room.logs, room.laws[copy])
             mixed(trust, room.laws, means[row])
         if weight == 0.0:
             continue
-        seen += weight
+        seen = now.seen[own] + weight
+        copies = Copies(theta, now.curvature[own, :count], trust, speeds.kept[count, :count])
         _step(copies, seen, values[row], outcomes[row], weight, design, room)
-        if seen >= most:
-            return step + 1, seen
-    return len(rows), seen
+        now.seen[own] = seen
+        for joining in range(count, min(_count(seen, speeds), most)):
+            join(now, own, joining, design, speeds)

@@ -7,7 +7,6 @@ the mean distance of two draws from it.
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -321,44 +320,3 @@ def score(point: Array, outcome: Array, widths: Array) -> float:
     for k in range(len(point)):
         total += widths[k] * (point[k] - outcome[k]) * (point[k] - outcome[k])
     return total
-
-
-@strict
-def pool(given: Array, weights: Array, widths: Array, means: Array) -> None:
-    """Write the forecast of each row, given those to pool, `(forecasts, rows, dim)`."""
-    for row in range(len(means)):
-        pool_one(given[:, row], weights, widths, means[row])
-
-
-@strict
-def play_pool(
-    given: Array,
-    outcomes: Array,
-    row_weights: Array,
-    weights: Array,
-    start: Array,
-    seen: int,
-    widths: Array,
-    share: float,
-    means: Array,
-) -> None:
-    """Announce and weigh rounds in order; those of weight 0 are only announced."""
-    costs = np.empty(len(weights))
-    for row in range(len(means)):
-        scale = pool_one(given[:, row], weights, widths, means[row])
-        weight = row_weights[row]
-        if weight == 0.0:
-            continue
-        seen += 1
-        least = math.inf
-        for i in range(len(weights)):
-            costs[i] = score(given[i, row], outcomes[row], widths)
-            least = min(least, costs[i])
-        total = 0.0
-        for i in range(len(weights)):
-            if scale > 0.0:
-                weights[i] *= exp(-weight * (costs[i] - least) / scale)
-            total += weights[i]
-        part = min(share, 1.0 / seen)
-        for i in range(len(weights)):
-            weights[i] = (1.0 - part) * (weights[i] / total) + part * start[i]

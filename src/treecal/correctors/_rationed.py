@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from treecal._states import State, check_array
-from treecal._typing import Array
+from treecal._states import State, check_array, check_names, resumed
+from treecal._typing import Array, Changes, Saved
 from treecal.correctors._base import Corrector, Scored, checked_part
 from treecal.exceptions import ParameterError, SnapshotError
 from treecal.forecast import DecisionForecast, Forecast
@@ -129,7 +128,7 @@ class Rationed(Corrector):
         priced = Losses(self.losses.space, self.losses.costs + state.prices[:, None], actions=self.losses.actions)
         return DecisionForecast(self._point(point), priced)
 
-    def _after(self, forecast: Array, outcome: Array) -> dict[str, Any]:
+    def _after(self, forecast: Array, outcome: Array) -> Changes:
         (corrector, state), x = self._now, self._announce(forecast)
         assert isinstance(x, DecisionForecast)
         (shares,) = x.shares
@@ -142,33 +141,19 @@ class Rationed(Corrector):
             corrector = corrector._learned(forecast, outcome)
         return {"_now": (corrector, Rations(prices, state.used + shares, regrets))}
 
-    def _own_state(self) -> dict[str, Any]:
+    def _own_state(self) -> Saved:
         corrector, state = self._now
         return dict(vars(state)) | ({} if corrector is None else {"corrector": corrector.get_state()})
 
-    def _own_prepared(self, state: dict[str, Any], rounds: int) -> Any:
+    def _own_resumed(self, state: Saved, rounds: int) -> Changes:
         corrector, now = self._now
-        names = [*vars(now), *["corrector"] * (corrector is not None)]
-        if set(state) != set(names):
-            raise SnapshotError(f"the state has {sorted(state)}, expected {sorted(names)}.")
+        check_names("the state", state, [*vars(now), *["corrector"] * (corrector is not None)])
         for name, own in vars(now).items():
             check_array(f"the {name}", state[name], own.shape)
-        played = state["used"].sum()
-        if (state["used"] < 0).any() or played > rounds or (state["prices"] < 0).any():
-            raise SnapshotError(f"the actions were not used so in {rounds} rounds.")
-        self._none.resumed({"rounds": int(played), "regrets": state["regrets"]})
-        if (state["prices"] > (1 + STEP) * self.losses.tables[0].span * (1 + 1e-9)).any():
-            raise SnapshotError("a price is above the most that it can be.")
-        inner = corrector
-        if inner is not None:
-            inner = deepcopy(inner)
-            inner.set_state(state["corrector"])
+        if (state["used"] < 0).any() or (state["prices"] < 0).any():
+            raise SnapshotError("an action was used, or costs, less than 0.")
         kept = Rations(**{name: state[name].copy() for name in vars(now)})
-
-        def resume() -> None:
-            self._now = inner, kept
-
-        return resume
+        return {"_now": (None if corrector is None else resumed(corrector, state["corrector"]), kept)}
 
     @classmethod
     def examples(cls, space: ConvexSet) -> Iterator[Corrector]:

@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
-from treecal._states import MOST_ROUNDS, Resume, check_names
-from treecal._typing import Array, Integers
+from treecal._states import MOST_ROUNDS, Entries, check_names
+from treecal._typing import Array, Changes, Integers, Saved
 from treecal._validate import positive_number
 from treecal.correctors import _forgetting as forgetting, _group_kernels as kernels
 from treecal.correctors._base import Corrector, Scored
@@ -22,7 +22,6 @@ from treecal.correctors._group_kernels import GroupState, Rule, Visits, check_co
 from treecal.correctors._groups import ByKey, Cells, Centroids, Groups, TopClass
 from treecal.correctors._location_scale import checked_numbers
 from treecal.correctors._mean_streams import MeanStreams
-from treecal.correctors._names import Entries
 from treecal.correctors._scores import Correction
 from treecal.exceptions import ParameterError, SnapshotError, UnsupportedError
 from treecal.forecast import Forecast
@@ -181,7 +180,7 @@ class Recalibrator(Corrector):
         if make == "shift":
             space.project(space.centre)  # raises for a set without a projection
         self._rule = self.groups.fresh(space)
-        self._known: Entries[GroupState] = Entries()
+        self._known: Entries[Hashable, GroupState] = Entries()
         self._last: tuple[Array | None, Hashable] = None, None
 
     def _forgetting(self, forget: bool | None) -> tuple[bool, float]:
@@ -293,7 +292,7 @@ class Recalibrator(Corrector):
             means[i] = found.get(key, b)
         return means
 
-    def _after(self, forecast: Array, outcome: Array, *, weight: float = 1.0) -> dict[str, Any]:
+    def _after(self, forecast: Array, outcome: Array, *, weight: float = 1.0) -> Changes:
         """Learn on copies of the rule and of the round's group: there may be very many groups."""
         key = self._key(forecast)
         rule = self._rule
@@ -371,7 +370,7 @@ class Recalibrator(Corrector):
         copies = np.vstack([now.copies, parts[:, None] * self._lasting(now)])
         return replace(now, copies=copies, trust=forgetting.joined(now.trust, wanted))
 
-    def _played(self, batch: Batch) -> tuple[Array, dict[str, Any]] | None:
+    def _played(self, batch: Batch) -> tuple[Array, Changes] | None:
         """Learn group by group, which makes no difference to any of them."""
         return self._visited_all(batch, scored=True) if self._by_group else None
 
@@ -380,7 +379,7 @@ class Recalibrator(Corrector):
         """Whether the groups of rows do not depend on those before them, and each learns its rows at once."""
         return self.make == "mean" and not self._rule.get_state()
 
-    def _visited_all(self, batch: Batch, *, scored: bool) -> tuple[Array, dict[str, Any]]:
+    def _visited_all(self, batch: Batch, *, scored: bool) -> tuple[Array, Changes]:
         """Return what is announced in rounds, and the attributes that differ after them."""
         met = self._groups()
         new = dict[Hashable, GroupState]()
@@ -462,7 +461,7 @@ class Recalibrator(Corrector):
                 hint="use a forecaster that announces its distribution, and draw from that with x.sample(rng).",
             )
 
-    def _own_state(self) -> dict[str, Any]:
+    def _own_state(self) -> Saved:
         self._check_savable()
         groups = self._groups().values()
         dim = self._dim
@@ -476,7 +475,7 @@ class Recalibrator(Corrector):
             "inside": {str(group.number): group.forecaster.get_state() for group in groups if group.forecaster},
         }
 
-    def _own_prepared(self, state: dict[str, Any], rounds: int) -> Resume:
+    def _own_resumed(self, state: Saved, rounds: int) -> Changes:
         self._check_savable()
         check_names("the groups", state, ("names", "first", "sums", "copies", "trust", "rule", "inside"))
         names = checked_names(state["names"])
@@ -500,13 +499,7 @@ class Recalibrator(Corrector):
             copies = state["copies"][start - number : end - number - 1]
             trust = state["trust"][start:end]
             met[name] = GroupState(number, first.copy(), sums.copy(), copies.copy(), trust.copy(), forecaster)
-
-        def resume() -> None:
-            self._rule = rule
-            self._known = Entries(met)
-            self._last = (None, None)
-
-        return resume
+        return {"_rule": rule, "_known": Entries(met), "_last": (None, None)}
 
 
 class PitMap(Recalibrator):

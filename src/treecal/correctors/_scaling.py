@@ -7,19 +7,20 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, ClassVar
+from functools import partial
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from treecal._states import check_array, check_number
-from treecal._typing import Array, Integers
+from treecal._states import MOST_ROUNDS, check_array, check_names, check_number, check_rounds
+from treecal._typing import Array, Changes, Integers, Outcomes, Saved
 from treecal._validate import HEAVIEST, positive_number
+from treecal.columns import ROUNDS, Columns, ColumnStreams, Field, Schema
 from treecal.correctors import _forgetting as forgetting, _newton_kernels as kernels
 from treecal.correctors._base import Corrector, Scored
 from treecal.correctors._batch import Batch
 from treecal.correctors._fit_kernels import Objective, curvature, optimum, remembered
-from treecal.correctors._newton_kernels import FIRST, Copies, Design, Newton, Steps
-from treecal.correctors._scaling_streams import ScalingStreams
+from treecal.correctors._newton_kernels import FIRST, Design, Newton, Scalings, Steps, speeds
 from treecal.exceptions import ParameterError
 from treecal.forecast import Forecast
 from treecal.geometry import ConvexSet, Simplex
@@ -197,42 +198,49 @@ class Scaling(Corrector):
     def _forecasts(self, forecasts: Array, groups: Any) -> list[Forecast]:
         return [self._point(row.copy()) for row in self._means(forecasts)]
 
-    def _after(self, forecast: Array, outcome: Array, *, weight: float = 1.0) -> dict[str, Any]:
+    def _after(self, forecast: Array, outcome: Array, *, weight: float = 1.0) -> Changes:
         weights = None if weight == 1.0 else np.array([weight])
         return {"_state": self._stepped(Batch(forecast[None], np.array(outcome)[None], weights=weights))[1]}
 
-    def _played(self, batch: Batch) -> tuple[Array, dict[str, Any]]:
+    def _played(self, batch: Batch) -> tuple[Array, Changes]:
         means, now = self._stepped(batch)
         return means, {"_state": now}
 
     def _stepped(self, batch: Batch) -> tuple[Array, Newton]:
         """Return what is announced in rounds in order, and the state after them."""
         rows, weights = forgetting.steps_of(batch)
-        steps = Steps(self._values(self._logs(batch.forecasts)), np.array(batch.outcomes), rows, weights)
+        values = self._values(self._logs(batch.forecasts))
+        steps = Steps(np.zeros(len(rows), np.int64), rows, weights, values, np.array(batch.outcomes))
         means = np.empty(batch.forecasts.shape)
-        play = kernels.play.for_rows(len(rows))
-        theta, A, trust, seen = vars(self._state).values()
-        now = Newton(np.array(theta), np.array(A), np.array(trust), seen)
-        at = 0
-        while at < len(rows):
-            count = len(now.trust)
-            copies = Copies(now.theta, now.curvature, now.trust, np.array(forgetting.kept(count, FIRST)))
-            most = 2.0 ** (FIRST + count - 1) if self.forget else math.inf
-            at, now.seen = play(copies, now.seen, most, steps, at, self._design, means)
-            now = self._joined(now)
-        return means, now
+        one = self._with_room(self._state.seen + math.fsum(weights))
+        kernels.play.for_rows(len(rows))(one, steps, self._design, speeds(self.forget), means)
+        return means, self._state_of(one)
 
-    def _joined(self, now: Newton) -> Newton:
-        """Return the state with the copies that its weight asks for."""
-        count = forgetting.copies(now.seen, FIRST) if self.forget else 1
-        met = len(now.trust)
-        if count == met:
-            return now
-        # After so many rounds a copy holds 1/(1 − kept) of weight at most; only a heavy round makes it more.
-        parts = np.minimum(1.0, 1 / (1 - forgetting.kept(count, FIRST)[met:]) / now.seen)[:, None, None, None]
-        A = parts * now.curvature[0] + (1 - parts) * (self.ridge * self._eye)
-        theta = np.concatenate([now.theta, np.tile(now.theta[0], (count - met, 1))])
-        return Newton(theta, np.concatenate([now.curvature, A]), forgetting.joined(now.trust, count), now.seen)
+    def _copies(self, seen: float) -> int:
+        return forgetting.copies(seen, FIRST) if self.forget else 1
+
+    def _with_room(self, seen: float) -> Scalings:
+        """Return a copy of the state as kernels take it, with room for the copies after so much weight."""
+        now = self._state
+        one = Scalings(now.theta[None].copy(), now.curvature[None].copy(), now.trust[None].copy(), np.array([now.seen]))
+        more = self._copies(seen * (1 + 1e-9)) - len(now.trust)  # however it is rounded
+        if not more:
+            return one
+        theta, A, trust = (np.pad(each, [(0, 0), (0, more)] + [(0, 0)] * (each.ndim - 2)) for each in one[:3])
+        return one._replace(theta=theta, curvature=A, trust=trust)
+
+    def _state_of(self, one: Scalings) -> Newton:
+        seen = float(one.seen[0])
+        count = self._copies(seen)
+        return Newton(one.theta[0, :count], one.curvature[0, :count], one.trust[0, :count], seen)
+
+    def _joined(self, weight: float) -> Newton:
+        """Return the state with so much more weight, and the copies that it asks for."""
+        one = self._with_room(self._state.seen + weight)
+        one.seen[0] += weight
+        for count in range(len(self._state.trust), self._copies(float(one.seen[0]))):
+            kernels.join.now(one, 0, count, self._design, speeds(self.forget))
+        return self._state_of(one)
 
     def _fit(self, batch: Batch) -> None:
         if not len(batch):
@@ -261,7 +269,7 @@ class Scaling(Corrector):
         """
         counts = np.empty_like(weights)
         total = float(np.add.accumulate(weights)[-1])
-        now = self._joined(replace(self._state, seen=self._state.seen + total))
+        now = self._joined(total)
         before = now.curvature[0] - (1 - PRIOR) * self.ridge * self._eye
         theta, found = self._optimum(
             now.theta[0], now.theta[0], before, values, outcomes, weights, least=PRIOR * self.ridge
@@ -277,7 +285,7 @@ class Scaling(Corrector):
         """Return the state with each copy at its optimum for a log in order, after all that went before."""
         counts = np.empty_like(weights)
         total = float(np.add.accumulate(weights)[-1])
-        now = self._joined(replace(self._state, seen=self._state.seen + total))
+        now = self._joined(total)
         theta = np.array(now.theta)
         A = np.empty_like(now.curvature)
         for copy, keeps in enumerate(forgetting.kept(len(now.trust), FIRST).tolist()):
@@ -306,12 +314,87 @@ class Scaling(Corrector):
 
     def _check(self, state: Newton, rounds: int) -> None:
         check_number("seen", state.seen, least=0.0, most=HEAVIEST * rounds)
-        copies = forgetting.copies(state.seen, FIRST) if self.forget else 1
+        copies = self._copies(state.seen)
         theta = state.theta
         A = state.curvature
         check_array("theta", theta, (copies, len(self._identity())))
         check_array("curvature", A, (copies, *self._eye.shape))
         check_array("the trust in the copies", state.trust, (copies,))
+
+
+def scaling_schema(thing: Any) -> Schema:
+    """Return what is kept of a stream: parameters and curvature of each copy, the trust in it, and the rounds seen."""
+    copies = partial(_copies_of, thing.forget)
+    own = thing._state
+    seen = Field("seen", new=own.seen, least=0.0, most=MOST_ROUNDS * HEAVIEST)
+    arrays = {"theta": own.theta, "curvature": own.curvature, "trust": own.trust}
+    return Schema(
+        (ROUNDS, seen, *(Field(name, array.shape[1:], new=array, length=copies) for name, array in arrays.items()))
+    )
+
+
+def _copies_of(forget: bool, columns: Any) -> Integers:
+    """Return how many copies each row has: `forgetting.copies`."""
+    seen: Array = columns["seen"]
+    if not forget:
+        return np.ones(len(seen), np.int64)
+    return np.asarray(1 + np.maximum(0, np.frexp(seen)[1] - FIRST) * (seen >= 1), np.int64)
+
+
+class ScalingStreams(ColumnStreams):
+    """The state of `Scaling` with an axis for streams; all have room for the copies of the longest stream."""
+
+    def __init__(self, thing: Any) -> None:
+        super().__init__(thing, scaling_schema(thing))
+
+    def announce(self, rows: Integers, forecasts: Array | None) -> Array:
+        assert forecasts is not None
+        of = self.thing
+        means = np.empty(forecasts.shape)
+        now = _scalings(self.columns)
+        kernels.announce_streams(now, rows, of._values(of._logs(forecasts)), of._design, speeds(of.forget), means)
+        return means
+
+    def learn(self, rows: Integers, outcomes: Outcomes, forecasts: Array | None) -> Array:
+        """Learn on copies of the states, which are put in place at the end."""
+        assert forecasts is not None
+        of = self.thing
+        means = np.empty(forecasts.shape)
+        Y = np.array(outcomes) if outcomes.ndim == 2 else np.eye(of.space.dim)[outcomes]
+        touched, home, counts = np.unique(rows, return_inverse=True, return_counts=True)
+        now = self.columns.take(touched)
+        copies = _copies_of(of.forget, {"seen": now["seen"] + counts})
+        for field in self.schema.of(length=True):
+            now.widen(field.name, int(copies.max(initial=1)))
+        steps = Steps(home, np.arange(len(rows)), np.ones(len(rows)), of._values(of._logs(forecasts)), Y)
+        kernels.play(_scalings(now), steps, of._design, speeds(of.forget), means)
+        now["rounds"][:] += counts
+        self.torn = True
+        self.columns.put(touched, now)
+        self.torn = False
+        return means
+
+    def state(self, rows: Integers) -> Saved:
+        """Return an array for each part of the state; without what is the same for all where nothing is forgotten."""
+        kept = self.rows(rows)
+        if self.thing.forget:
+            return kept
+        return {"rounds": kept["rounds"], **{name: kept[name][:, 0] for name in ("theta", "curvature")}}
+
+    def resumed(self, state: Saved) -> Self:
+        if self.thing.forget:
+            return self.with_rows(state)
+        check_names("the state", state, ("rounds", "theta", "curvature"))
+        rounds = check_rounds("rounds", state["rounds"], np.size(state["rounds"]))
+        for name, shape in (("theta", self.thing._state.theta.shape), ("curvature", self.thing._state.curvature.shape)):
+            check_array(name, state[name], (len(rounds), *shape[1:]))
+        copies = {name: state[name][:, None] for name in ("theta", "curvature")}
+        rest = {"seen": rounds + self.thing._state.seen, "trust": np.ones((len(rounds), 1))}
+        return self.with_rows({"rounds": rounds} | rest | copies)
+
+
+def _scalings(columns: Columns) -> Scalings:
+    return Scalings(*(columns[name] for name in ("theta", "curvature", "trust", "seen")))
 
 
 def _pairs(design: Design) -> Integers:

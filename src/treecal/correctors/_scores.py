@@ -11,7 +11,7 @@ from treecal._compile import strict
 from treecal._elementary import log_losses
 from treecal._evidence import FLOOR as FLOOR
 from treecal._states import MOST_ROUNDS, check_array, check_count, check_like, check_number
-from treecal._typing import Array, Integers
+from treecal._typing import Array, Integers, Saved
 from treecal.correctors._batch import Batch
 from treecal.exceptions import ParameterError, UnsupportedError
 from treecal.forecast import Forecast, uniform
@@ -242,11 +242,18 @@ class Tallies:
             )
         return found
 
-    def state(self, sums: Sums) -> dict[str, Any]:
+    def state(self, sums: Sums) -> Saved:
         """Return the state of sums for which no round waits."""
         return {"rounds": sums.rounds, "weight": sums.weight, "totals": sums.totals, "cells": sums.cells}
 
-    def checked(self, state: dict[str, Any], rounds: int) -> Sums:
+    def resumed(self, ledgers: Saved) -> Tallies:
+        """Return tallies with ledgers of these states."""
+        twin = Tallies(self.space, exact=bool(self.ledgers))
+        for role, ledger in twin.ledgers.items():
+            ledger.set_state(ledgers[role])
+        return twin
+
+    def checked(self, state: Saved, rounds: int) -> Sums:
         """Return the sums of a state, or raise unless they are those of so many rounds."""
         new = self.new()
         check_like(self.state(new), state, "the scores")

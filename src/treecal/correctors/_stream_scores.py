@@ -9,7 +9,7 @@ import numpy as np
 from treecal._compile import strict
 from treecal._elementary import log_losses
 from treecal._states import check_names
-from treecal._typing import Array, Integers, Outcomes
+from treecal._typing import Array, Integers, Outcomes, Saved
 from treecal.columns import Columns, Field, Forecasts, Schema, add_outcome
 from treecal.correctors._scores import BINS, FLOOR, binning, squared_gaps
 from treecal.exceptions import SnapshotError
@@ -167,7 +167,7 @@ class ScoredRows:
         simplex = isinstance(self._space, Simplex)
         return StreamScores(brier, calibration, brier - calibration, log if simplex else None, error)
 
-    def state(self, rows: Integers) -> dict[str, Any]:
+    def state(self, rows: Integers) -> Saved:
         """Return the state of these rows, in this order."""
         return self.columns.state(rows)
 
@@ -215,7 +215,7 @@ class Scorecards:
         found = {name: role.scores(rows, rounds) for name, role in self.roles.items()}
         return BankScores(keys, rounds, found.get("before"), found["after"], found.get("mean", found["after"]))
 
-    def state(self, rows: Integers) -> dict[str, Any]:
+    def state(self, rows: Integers) -> Saved:
         """Return the state of these rows, in this order."""
         return {name: role.state(rows) for name, role in self.roles.items()}
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from treecal._states import Configured, Locked, check_names
-from treecal._typing import Array, Integers, Outcomes
+from treecal._typing import Array, Integers, Outcomes, Saved
 from treecal._validate import whole_number
 from treecal.columns import Forecasts, RowError
 from treecal.correctors import BankScores, Corrector, Scorecards
@@ -374,7 +374,7 @@ class Bank(Locked, Configured):
         watched = {} if self._evidence is None else {"monitor": self._evidence.monitor}
         return {"thing": self.thing} | named | scored | watched
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> Saved:
         """Return the streams' state, as arrays that never change afterwards."""
         with self._lock:
             self._check_whole()
@@ -384,7 +384,7 @@ class Bank(Locked, Configured):
             start = {"start": self.thing.get_state()} if isinstance(self.thing, Corrector) else {}
             return start | state | ({"keys": keys} if keys else {})
 
-    def set_state(self, state: dict[str, Any]) -> None:
+    def set_state(self, state: Saved) -> None:
         """Resume from such a state. Any other raises a `SnapshotError` and changes nothing."""
         check_names("the state", state, state if isinstance(state, dict) else ())
         given = dict(state)

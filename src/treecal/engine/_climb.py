@@ -26,6 +26,7 @@ from treecal.forecasters import (
     Path,
     TreeCal,
     Weighed,
+    climb,
     kernel_args,
     node_costs,
     place_rows,
@@ -164,12 +165,9 @@ class Piece(NamedTuple):
 
 def climb_piece(plan: Plan, raw: NDArray[Any], index: int) -> Piece:
     """Read and check one piece, whose first round is number `index`, and climb it."""
-    from treecal.engine._climb_kernels import Into, climb_leaves, few_chunks, new_room
-
-    tree, mix = kernel_args(plan.path)
     tol = TOLERANCE
     if isinstance(plan.space, Simplex):
-        dense = mix is not None and raw.ndim == 1
+        dense = plan.path.mix and raw.ndim == 1
         leaves = plan.dense(as_float_or_class(plan.space, raw, before=index)) if dense else as_leaves(raw)
     else:
         tol = math.inf
@@ -178,8 +176,7 @@ def climb_piece(plan: Plan, raw: NDArray[Any], index: int) -> Piece:
             refuse(plan.space, leaves[out], index + out + 1)
     total = np.empty(plan.space.dim)
     errors = np.zeros((plan.heights, len(plan.shares), 3))
-    room = new_room(tree.arity, len(total), mix, tol)
-    bad = climb_leaves(leaves, index, tree, mix, Into(total, errors), few_chunks(len(total)), room)
+    bad = climb(plan.path, leaves, index, tol, total, errors)
     if bad >= 0:
         refuse(plan.space, raw[bad], index + bad + 1)
     return Piece(raw, total, np.einsum("hen,e->nh", errors, plan.shares).tolist())

@@ -9,21 +9,23 @@ from typing import Any
 
 import numpy as np
 
-from treecal._typing import Array, Outcomes
+from treecal._sums import Totals
+from treecal._typing import Array, Integers, Outcomes
 from treecal._validate import whole_number
-from treecal.engine._guard_streams import GuardStreams, is_compiled
 from treecal.engine._outcomes import read_outcomes
 from treecal.engine._run import Run
 from treecal.exceptions import ParameterError
 from treecal.forecast import Forecast, uniform
-from treecal.forecasters import Guarded, TreeCal
+from treecal.forecasters import Guarded, GuardStreams, TreeCal
 from treecal.geometry import ConvexSet, Distance, as_distance
 from treecal.ledger import Ledger, Reading, Table
+
+_AT_ONCE = 1 << 16  # rounds that are added to a ledger
 
 
 def guarded_run(forecaster: Guarded, outcomes: Any) -> GuardedRun:
     """Return the run of a new guarded forecaster whose eager part compiled code can play."""
-    if not is_compiled(forecaster):
+    if not forecaster.usual:
         raise ParameterError.expected(
             "forecaster",
             forecaster,
@@ -62,29 +64,41 @@ class GuardedRun:
         self.space, self._new = forecaster.space, forecaster
         self._rows = _read(self.space, outcomes)
         self.rounds = len(self._rows)
-        self._play()
-
-    def _play(self) -> None:
-        self._after = after = GuardStreams(self._new, 1)
-        self.announced = after.replay(self._rows)
-        self.points = after.announced(0)
+        self._after = GuardStreams(forecaster, 1)
+        self.announced = self._after.slots(np.zeros(self.rounds, np.int64), self._rows)
+        self.points = self._after.announced(0)
 
     def ledger(self) -> Ledger:
         """Return the ledger that recording every round would have made."""
-        from treecal.engine._guard_ledger import eager_rows
+        eager = np.flatnonzero(self.announced >= 0)
+        sums = Totals(np.empty((0, 1), np.int64), np.empty((0, 2, 1 + self.space.dim)))
+        for start in range(0, len(eager), _AT_ONCE):
+            part = eager[start : start + _AT_ONCE]
+            rows, totals = sums.added(
+                self.announced[part, None], np.column_stack([np.ones(len(part)), self._dense(part)])
+            )
+            sums.totals[rows] = totals
+        slots, totals = sums.rows()
+        weights = totals[:, 0, 0]
+        ledger = Ledger.from_rows(
+            self.space, self.points[slots[:, 0]], weights, totals[:, 0, 1:], rounds=len(eager), parts=1
+        )
+        ledger._table.totals[:, 1] = totals[:, 1]
+        return ledger.merge(self._safe_ledger)
 
-        kept = np.zeros((len(self.points), 2, 1 + self.space.dim))
-        eager_rows(self.announced, self._rows, kept)
-        return _ledger(self.space, self.points, kept).merge(self._safe_ledger)
+    def _dense(self, rounds: Integers) -> Array:
+        """Return the outcomes of some rounds as points."""
+        rows = self._rows[rounds]
+        return rows if rows.ndim == 2 else np.eye(self.space.dim)[rows]
 
     @cached_property
     def _safe_ledger(self) -> Ledger:
         """The ledger of the safe part's rounds."""
-        safe, rows = self._new.safe, self._rows[self.announced < 0]
+        safe, rounds = self._new.safe, np.flatnonzero(self.announced < 0)
         if isinstance(safe, TreeCal):
-            return Run(safe, rows).ledger()
+            return Run(safe, self._rows[rounds]).ledger()
         own, ledger = deepcopy(safe), Ledger(self.space)
-        for y in rows if rows.ndim == 2 else np.eye(self.space.dim)[rows]:
+        for y in self._dense(rounds):
             ledger.record(own.predict(), y)
             own.update(y)
         return ledger
@@ -116,28 +130,21 @@ class GuardedRun:
         if self.announced[t] >= 0:
             return Forecast.trusted(self.points[self.announced[t]][None], uniform(1), None, self.space)
         safe = deepcopy(self._new.safe)
-        rows = self._rows[:t][self.announced[:t] < 0]
+        rounds = np.flatnonzero(self.announced[:t] < 0)
         if isinstance(safe, TreeCal):
-            return Run(safe, rows).forecast(len(rows))
-        for row in rows:
-            safe.update(np.eye(self.space.dim)[row] if rows.ndim == 1 else row)
+            return Run(safe, self._rows[rounds]).forecast(len(rounds))
+        for y in self._dense(rounds):
+            safe.update(y)
         return safe.predict()
 
     @cached_property
     def forecaster(self) -> Guarded:
         """The forecaster after the last outcome, ready to go on."""
-        return self._after.forecaster(0)
+        forecaster: Guarded = self._after.forecaster(0)
+        return forecaster
 
     def __repr__(self) -> str:
         return f"GuardedRun({self.rounds} rounds of {self._new!r})"
-
-
-def _ledger(space: ConvexSet, points: Array, kept: Array) -> Ledger:
-    """Return the ledger of points with their weights and outcome sums, and what rounding lost."""
-    weights = kept[:, 0, 0]
-    ledger = Ledger.from_rows(space, points, weights, kept[:, 0, 1:], rounds=int(weights.sum()), parts=1)
-    ledger._table.totals[:, 1] = kept[:, 1]
-    return ledger
 
 
 def _read(space: ConvexSet, outcomes: Any) -> Outcomes:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treecal._states import check_array, check_names
-from treecal._typing import Integers
+from treecal._typing import Integers, Saved
 from treecal._validate import whole_number
 from treecal.exceptions import ParameterError, SnapshotError
 
@@ -49,12 +49,12 @@ class Rows:
         self._dropped[rows] = True
         self._free = np.concatenate([self._free, rows[::-1]])
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Saved:
         """Return which rows were dropped, in the order in which they come back; nothing if none was."""
         return {"dropped": self._free[::-1].copy()} if len(self._free) else {}
 
     @classmethod
-    def resumed(cls, state: dict[str, Any], used: int) -> Rows:
+    def resumed(cls, state: Saved, used: int) -> Rows:
         """Return rows, so many ever used, with this state, or raise."""
         rows = cls(used)
         if "dropped" in state:
@@ -136,11 +136,11 @@ class Numbers:
         """Forget the keys of these rows."""
         self.rows.give_back(rows)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Saved:
         """Return which of the rows were dropped, if any were."""
         return self.rows.state()
 
-    def resumed(self, state: dict[str, Any], rows: int) -> Numbers:
+    def resumed(self, state: Saved, rows: int) -> Numbers:
         """Return the keys of a state of so many rows, or raise."""
         check_names("the keys", state, ["dropped"] * ("dropped" in state))
         twin = Numbers()
@@ -230,13 +230,13 @@ class Names:
             self._named[row] = ""
         self.rows.give_back(rows)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Saved:
         """Return the names of all rows as UTF-8, where each ends, and which rows were dropped."""
         parts = [name.encode() for name in self._named]
         ends = np.cumsum(np.fromiter(map(len, parts), np.int64, len(parts)))
         return {"text": np.frombuffer(b"".join(parts), np.uint8), "ends": ends, **self.rows.state()}
 
-    def resumed(self, state: dict[str, Any], rows: int) -> Names:
+    def resumed(self, state: Saved, rows: int) -> Names:
         """Return the names of a state of so many rows, or raise."""
         check_names("the keys", state, ["text", "ends", *["dropped"] * ("dropped" in state)])
         data = state["text"]

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import deepcopy
 from threading import RLock
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from treecal._states import Configured, Locked, check_names
-from treecal._typing import Array, Integers
+from treecal._typing import Array, Integers, Saved
 from treecal._validate import finite_array
 from treecal.correctors import Corrector, PlattScaling
 from treecal.engine._bank import Bank
@@ -179,12 +178,12 @@ class Labels(Locked, Configured):
     def _rows(self) -> Integers:
         return np.arange(len(self.names))
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> Saved:
         """Return the state, as arrays that never change afterwards."""
         with self._lock:
             return {"bank": self._bank.get_state(), "evidence": self._watched.state(self._rows)}
 
-    def set_state(self, state: dict[str, Any]) -> None:
+    def set_state(self, state: Saved) -> None:
         """Resume from such a state. Any other raises a `SnapshotError` and changes nothing."""
         check_names("the state", state, ("bank", "evidence"))
         bank = deepcopy(self._bank)

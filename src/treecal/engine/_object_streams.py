@@ -9,10 +9,9 @@ from typing import Any, Self, cast
 import numpy as np
 
 from treecal._states import check_names, check_rounds
-from treecal._typing import Array, Integers, Outcomes
+from treecal._typing import Array, Integers, Outcomes, Saved
 from treecal.columns import Forecasts, ListedForecasts, RowError, Streams
 from treecal.correctors import Batch, Corrector
-from treecal.engine._guard_streams import GuardStreams, is_compiled
 from treecal.exceptions import HorizonError, ParameterError, SnapshotError
 from treecal.forecast import Forecast
 from treecal.forecasters import Forecaster
@@ -31,8 +30,6 @@ def streams_of(thing: Any) -> Streams:
         raise ParameterError.expected("thing", thing, "a new one", hint="this one has seen outcomes.")
     else:
         own = copy(thing)
-    if is_compiled(own):
-        return GuardStreams(own)
     found: Streams | None = own._streams() if "_streams" in vars(type(own)) else None
     return ObjectStreams(own) if found is None else found
 
@@ -120,12 +117,12 @@ class ObjectStreams(Streams):
         self.torn = False
         return means
 
-    def state(self, rows: Integers) -> dict[str, Any]:
+    def state(self, rows: Integers) -> Saved:
         things = {str(i): self._things[row] for i, row in enumerate(rows.tolist()) if self._rounds[row]}
         own = {i: thing.get_state() for i, thing in things.items()}
         return {"rounds": self._rounds[rows], "objects": own}
 
-    def resumed(self, state: dict[str, Any]) -> Self:
+    def resumed(self, state: Saved) -> Self:
         check_names("the state", state, ("rounds", "objects"))
         twin = type(self)(self.thing)
         rounds = check_rounds("rounds", state["rounds"], np.size(state["rounds"]))

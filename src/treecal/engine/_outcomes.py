@@ -11,6 +11,7 @@ from treecal._compile import unlocked
 from treecal._platform import parts, side_by_side
 from treecal._typing import Array, Outcomes
 from treecal.exceptions import OutcomeError
+from treecal.forecasters import first_off_simplex
 from treecal.geometry import (
     LARGEST,
     TOLERANCE,
@@ -103,7 +104,6 @@ def as_leaves(raw: NDArray[Any]) -> NDArray[Any]:
 def first_refused(space: ConvexSet, rows: Outcomes, threads: int | None = 1) -> int | None:
     """Return the first row that is not a point of the set, if any; threads, None for all processors, share the rows."""
     if isinstance(space, Simplex):
-        from treecal.engine._climb_kernels import first_off_simplex
 
         def first(part: tuple[int, int]) -> int | None:
             bad = int(first_off_simplex(rows[slice(*part)], TOLERANCE))

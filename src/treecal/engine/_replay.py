@@ -8,7 +8,6 @@ from typing import Any, TypeGuard, overload
 from treecal._platform import processors
 from treecal._validate import whole_number
 from treecal.engine._climb import KERNEL_DISTANCES, TreeForecaster, new_tree_forecaster
-from treecal.engine._guard_streams import is_compiled
 from treecal.engine._guarded import GuardedRun, guarded_run
 from treecal.engine._run import Run
 from treecal.forecasters import AdaptiveTreeCal, Guarded, TreeCal
@@ -17,7 +16,7 @@ from treecal.geometry import ConvexSet, Distance, as_distance
 
 def can_replay(forecaster: object) -> TypeGuard[TreeForecaster | Guarded]:
     """Return whether `replay` takes such a forecaster; any other one is played a round at a time."""
-    return type(forecaster) in (TreeCal, AdaptiveTreeCal) or is_compiled(forecaster)
+    return type(forecaster) in (TreeCal, AdaptiveTreeCal) or (isinstance(forecaster, Guarded) and forecaster.usual)
 
 
 @overload

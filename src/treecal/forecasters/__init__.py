@@ -13,10 +13,7 @@ from treecal.forecasters._base import (
 from treecal.forecasters._binary_grid import BinaryGrid
 from treecal.forecasters._codebook import (
     CAPACITY as CAPACITY,
-    CHANCE as CHANCE,
-    SHARE_AHEAD as SHARE_AHEAD,
     Book as Book,
-    Books as Books,
     Candidate as Candidate,
     Codebook,
     Shelf as Shelf,
@@ -30,27 +27,18 @@ from treecal.forecasters._guarded.guard import (
     default_safe as default_safe,
     guarded_measure as guarded_measure,
 )
+from treecal.forecasters._guarded.streams import GuardStreams as GuardStreams
 from treecal.forecasters._harmonic import (
     Harmonic,
     harmonic_error,
     harmonic_rows as harmonic_rows,
-    rates_after as rates_after,
 )
 from treecal.forecasters._recommend import ORDINARY as ORDINARY, Choice, Recommendation, recommend
 from treecal.forecasters._regrets import Regrets as Regrets, balanced as balanced, play_game as play_game
 from treecal.forecasters._running_mean import RunningMean
 from treecal.forecasters._sampled import Sampled, SampleTreeCal
 from treecal.forecasters._simplex_grid import MOST_POINTS as MOST_POINTS, SimplexGrid, points as points
-from treecal.forecasters._tally import Tally as Tally
-from treecal.forecasters._tracker import (
-    BACKING as BACKING,
-    DEPTH as DEPTH,
-    FOG as FOG,
-    RECENT as RECENT,
-    SHARE as SHARE,
-    Experts as Experts,
-    Tracker,
-)
+from treecal.forecasters._tracker import Tracker
 from treecal.forecasters._tree.adaptive import (
     AdaptiveState as AdaptiveState,
     AdaptiveTreeCal,
@@ -60,18 +48,15 @@ from treecal.forecasters._tree.adaptive import (
 from treecal.forecasters._tree.path import Path as Path, TreeState as TreeState
 from treecal.forecasters._tree.steps import (
     Costs as Costs,
-    Mix as Mix,
-    TreeArgs as TreeArgs,
     Weighed as Weighed,
     carry as carry,
-    coordinate as coordinate,
+    climb as climb,
+    first_off_simplex as first_off_simplex,
     kernel_args as kernel_args,
-    place as place,
     place_rows as place_rows,
     weigh_piece as weigh_piece,
 )
 from treecal.forecasters._tree.treecal import TreeCal
-from treecal.forecasters._tree.weighting import Weighting as Weighting, weigh as weigh
 
 __all__ = [
     "REGISTRY",

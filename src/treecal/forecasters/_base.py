@@ -13,8 +13,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from treecal._states import Configured, Locked, Resume, check_count, check_like, check_names
-from treecal._typing import Array
+from treecal._states import Configured, Locked, check_count, check_like, check_names, resumed
+from treecal._typing import Array, Changes, Saved
 from treecal._validate import whole_number
 from treecal.columns import Streams
 from treecal.exceptions import GeometryError, ParameterError, TreeCalError, UnsupportedError
@@ -141,47 +141,38 @@ class Forecaster(Configured, ABC):
         """Learn the mean outcome of a block as one round."""
         self._learn(total / self._block)
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> Saved:
         """Return the state, as arrays and numbers that never change afterwards."""
         own = {name: _copy(value) for name, value in self._own_state().items()}
         return own | {name: getattr(self, name).get_state() for name in self._parts}
 
-    def _own_state(self) -> dict[str, Any]:
+    def _own_state(self) -> Saved:
         state = self._state
         return {field.name: getattr(state, field.name) for field in fields(state)}
 
-    def set_state(self, state: dict[str, Any]) -> None:
+    def set_state(self, state: Saved) -> None:
         """Resume from a state that `get_state` returned. Any other raises a `SnapshotError` and changes nothing."""
-        self._prepared(state)()
+        for name, value in self._resumed(state).items():
+            setattr(self, name, value)
 
-    def _prepared(self, state: dict[str, Any]) -> Resume:
-        """Check a state; return what puts it in place."""
+    def _resumed(self, state: Saved) -> Changes:
+        """Return the attributes, by name, that a copy of this state makes; any other raises."""
         own = self._own_state()
         check_names("the state", state, [*own, *self._parts])
         given = {name: state[name] for name in own}
         check_like(own, given)
         past = type(self._state)(**{name: _copy(value) for name, value in given.items()})
         self._check(past)
-        parts = [getattr(self, name)._prepared(state[name]) for name in self._parts]
-
-        def resume() -> None:
-            for part in parts:
-                part()
-            self._state, self._announced = past, None
-
-        return resume
+        parts = {name: resumed(getattr(self, name), state[name]) for name in self._parts}
+        return {**parts, "_state": past, "_announced": None}
 
     def _check(self, state: Any) -> None:
         """Raise unless the arguments allow this state, whose names and kinds of values are right."""
         if not isinstance(rounds := getattr(state, "rounds", 0), np.ndarray):
             check_count("rounds", rounds)
 
-    def _fork(self) -> Self:
-        """Return one that can learn a round in its place, before it is known whether that round will count."""
-        return deepcopy(self)
-
     def _light_fork(self) -> Self:
-        """Return the same for classes that replace their state and never change it: the two share it."""
+        """Fork a class that replaces its state and never changes it: the two share it."""
         twin = object.__new__(type(self))
         vars(twin).update(vars(self))
         return twin
@@ -290,12 +281,12 @@ class LockedForecaster(Locked, Forecaster):
         with self._lock:
             super().update(outcome)
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> Saved:
         """Return the state, as arrays and numbers that never change afterwards."""
         with self._lock:
             return super().get_state()
 
-    def set_state(self, state: dict[str, Any]) -> None:
+    def set_state(self, state: Saved) -> None:
         """Resume from a state that `get_state` returned. Any other raises a `SnapshotError` and changes nothing."""
         with self._lock:
             super().set_state(state)

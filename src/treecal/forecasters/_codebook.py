@@ -8,12 +8,12 @@ from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from operator import is_
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from treecal._states import Resume, State, check_array, check_count, check_like, check_names
-from treecal._typing import Array
+from treecal._states import State, check_array, check_count, check_like, check_names, resumed
+from treecal._typing import Array, Changes, Saved
 from treecal._validate import whole_number
 from treecal.exceptions import ParameterError, SnapshotError, UnsupportedError
 from treecal.forecast import Forecast, uniform
@@ -197,7 +197,7 @@ class Shelf:
         """Return the shelf after a round in which the chosen point was announced."""
         return Shelf(self.book, *self.book.after(self.books, choice, outcome))
 
-    def resumed(self, state: dict[str, Any]) -> Shelf:
+    def resumed(self, state: Saved) -> Shelf:
         """Return the shelf with this book, once it is found to be valid."""
         check_like(vars(self._books), state)
         books = Books(**deepcopy(state))
@@ -296,23 +296,15 @@ class Codebook(LockedForecaster):
     def _state(self) -> Books:
         return self._now[1].books
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> Saved:
         """Return the books, and the state of the source."""
         with self._lock:
             return {**deepcopy(vars(self._state)), "source": self.source.get_state()}
 
-    def _prepared(self, state: dict[str, Any]) -> Resume:
+    def _resumed(self, state: Saved) -> Changes:
         check_names("the codebook", state, [*vars(self._state), "source"])
         shelf = self._now[1].resumed({name: value for name, value in state.items() if name != "source"})
-        source = self.source._fork()
-        source.set_state(state["source"])
-        if shelf.books.rounds > source.rounds:
-            raise SnapshotError(f"the books are of {shelf.books.rounds} rounds, and the source of {source.rounds}.")
-
-        def resume() -> None:
-            self._now, self._announced = (source, shelf), None
-
-        return resume
+        return {"_now": (resumed(self.source, state["source"]), shelf), "_announced": None}
 
     def __repr__(self) -> str:
         return f"Codebook({self.source!r}{'' if self.capacity == CAPACITY else f', capacity={self.capacity}'})"

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from treecal._states import State, check_array, check_count, check_sums
+from treecal._states import State, check_array, check_count
 from treecal._typing import Array
 from treecal.exceptions import ParameterError, SnapshotError
 from treecal.forecast import DecisionForecast, Forecast, advised, uniform
 from treecal.forecasters._base import Forecaster
 from treecal.forecasters._regrets import Regrets, balanced, play_game
-from treecal.geometry import Cdf, ConvexSet, Simplex
+from treecal.geometry import ROUNDING, Cdf, ConvexSet, Simplex
 from treecal.measures import Losses, LossTable
 from treecal.theory import Certificate
 
@@ -313,11 +313,9 @@ class Decisions(Forecaster):
         check_array("the weights", state.weights, own.weights.shape)
         check_array("the sums", state.sums, own.sums.shape)
         check_array("the points", state.points, own.points.shape)
-        check_sums("the sums", state.sums, state.weights, self._classes, rounds=state.rounds)
-        if abs(float(state.weights.sum()) - state.rounds) > 1e-6 * max(state.rounds, 1):
-            raise SnapshotError(f"the weights sum to {state.weights.sum():g} after {state.rounds} rounds.")
-        if not self._classes.contains(state.points).all():
-            raise SnapshotError(f"a point is none of {self._classes!r}.")
+        means = (state.sums + self._classes.centre) / (np.maximum(state.weights, 0.0)[:, None] + 1)
+        if not self._classes.contains(np.concatenate([state.points, means]), tol=ROUNDING).all():
+            raise SnapshotError(f"a point, or a mean outcome, is none of {self._classes!r}.")
         if (cells := self._single) is not None:
             table = self.losses.tables[0]
             if [table.cheapest(point) for point in state.points] != cells.actions.tolist():

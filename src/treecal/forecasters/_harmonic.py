@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from treecal._elementary import LN2, applied, exp, expm1, log
 from treecal._states import State, check_array, check_count
 from treecal._sums import two_sum
-from treecal._typing import Array, Integers
+from treecal._typing import Array, Integers, Saved
 from treecal._validate import finite_array, whole_number
 from treecal.exceptions import OutcomeError, SnapshotError, UnsupportedError
 from treecal.forecast import Forecast, uniform
@@ -134,7 +134,7 @@ class Harmonic(Forecaster):
         self._store, points = _appended(self._store, past.points, point)
         return HarmonicState(points, norm, sums, past.plain + outcome, past.before)
 
-    def _own_state(self) -> dict[str, Any]:
+    def _own_state(self) -> Saved:
         state = super()._own_state()
         if self.block is None:
             del state["before"]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from treecal._states import check_array, check_count, check_names
-from treecal._typing import Array
+from treecal._typing import Array, Saved
 from treecal.exceptions import SnapshotError
 from treecal.forecast import Forecast
 from treecal.geometry import ConvexSet
@@ -58,7 +58,7 @@ class Regrets(NamedTuple):
             after.append(now)
         return Regrets.of(self.losses, self.rounds + 1, tuple(after))
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> Saved:
         """Return the state, as an array and a number."""
         return {"rounds": self.rounds, "regrets": np.concatenate([table.ravel() for table in self.tables])}
 

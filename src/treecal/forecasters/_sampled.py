@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from treecal._states import MOST_ROUNDS, Resume, State, check_array, check_count, generator_from, generator_state
-from treecal._typing import Array
+from treecal._states import MOST_ROUNDS, State, check_array, check_count, generator_from, generator_state
+from treecal._typing import Array, Changes, Saved
 from treecal._validate import whole_number
 from treecal.exceptions import ParameterError, SnapshotError
 from treecal.forecast import Forecast, uniform
@@ -88,6 +88,10 @@ class Sampled(LockedForecaster):
         """The forecaster whose distributions are drawn from: after each block another one."""
         return self._now[0]
 
+    @forecaster.setter
+    def forecaster(self, forecaster: Forecaster) -> None:
+        self._now = (forecaster, *self._now[1:])
+
     @property
     def rounds(self) -> int:
         """Number of outcomes seen."""
@@ -141,13 +145,11 @@ class Sampled(LockedForecaster):
         self.rng.bit_generator.state = state.rng  # in place: others may draw from it, too
         self._now = self.forecaster, state.block_sum, state.block_seen, state.drawn
 
-    def _prepared(self, state: dict[str, Any]) -> Resume:
-        resume = super()._prepared(state)
+    def _resumed(self, state: Saved) -> Changes:
+        after = super()._resumed(state)
         if (drawn := state["drawn"]) is not None:
-            rehearsal = deepcopy(self.forecaster)
-            rehearsal.set_state(state["forecaster"])
-            check_count("the draw", drawn, most=len(rehearsal.predict()) - 1)
-        return resume
+            check_count("the draw", drawn, most=len(after["forecaster"].predict()) - 1)
+        return after
 
     def _check(self, state: Block) -> None:
         check_array("block_sum", state.block_sum, (self.space.dim,))

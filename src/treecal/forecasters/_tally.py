@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from treecal._states import check_array, check_count, check_names, check_number
-from treecal._typing import Array
+from treecal._states import Entries, check_array, check_count, check_names, check_number
+from treecal._typing import Array, Saved
 from treecal.exceptions import SnapshotError
 from treecal.forecast import Forecast, TreeForecast
 from treecal.geometry import ConvexSet, Lp, Norm
@@ -16,10 +16,8 @@ from treecal.geometry import ConvexSet, Lp, Norm
 _MOST = float(np.finfo(np.float64).max)
 
 
-class Biases(dict[bytes, tuple[Array, float]]):
-    """`V` of points and its norm, by the points' bytes, up to some round."""
-
-    rounds = 0
+Biases = Entries[bytes, tuple[Array, float]]
+"""`V` of points and its norm, by the points' bytes."""
 
 
 class Tally(NamedTuple):
@@ -35,9 +33,7 @@ class Tally(NamedTuple):
     places: Array
     """Their points, `(heights, d)`."""
     biases: Biases
-    """Those of other points; shared with the tallies of earlier rounds."""
-    change: Biases
-    """What the last round changed in them, perhaps not written yet: writing it twice does no harm."""
+    """Those of other points."""
     rounds: int = 0
     last: int = 0
     """Rounds before the path's forecast."""
@@ -52,7 +48,7 @@ class Tally(NamedTuple):
     def empty(cls, norm: Norm, dim: int) -> Tally:
         """Return the tally of no rounds."""
         none = np.zeros((0, dim))
-        return cls(norm, none, none, Biases(), Biases())
+        return cls(norm, none, none, Biases())
 
     @property
     def total(self) -> float:
@@ -63,7 +59,8 @@ class Tally(NamedTuple):
         """Return the tally of one more round."""
         if isinstance(x, TreeForecast):
             return self._along(x, outcome)
-        known, change, before, after = self._written(), Biases(), 0.0, 0.0
+        known, before, after = self.biases.read(), 0.0, 0.0
+        change: dict[bytes, tuple[Array, float]] = {}
         for point, weight in zip(x._points + 0.0, x._weights.tolist(), strict=True):  # so that 0 has one sign
             key, bias = point.tobytes(), outcome - point
             if key in change:
@@ -77,7 +74,7 @@ class Tally(NamedTuple):
             change[key] = bias, size
             after += size
         rounds, closed = self.rounds + 1, self.closed + (after - before)
-        return Tally(self.norm, self.path, self.places, known, change, rounds, self.last, closed, self.sizes, self.open)
+        return self._replace(biases=self.biases.after(change), rounds=rounds, closed=closed)
 
     def _along(self, x: TreeForecast, outcome: Array) -> Tally:
         """Return the tally of one more round on a tree: nodes that the path has left are closed, lowest first."""
@@ -95,27 +92,18 @@ class Tally(NamedTuple):
             lasting = moves[ended : len(path)]
             lasting += kept
         sizes, rounds = _norms(self.norm, moves).tolist(), self.rounds + 1
-        return Tally(
-            self.norm, moves, points, self._written(), Biases(), rounds, x.rounds, closed, sizes, _added(sizes)
-        )
-
-    def _written(self) -> Biases:
-        """Return the points' biases, up to date; an earlier tally that somebody still holds writes nothing."""
-        if self.biases.rounds < self.rounds:
-            self.biases.update(self.change)
-            self.biases.rounds = self.rounds
-        return self.biases
+        return Tally(self.norm, moves, points, self.biases, rounds, x.rounds, closed, sizes, _added(sizes))
 
     def named(self, points: Array, biases: Array) -> Biases:
         """Return biases and their norms by the bytes of their points."""
-        named = Biases()
+        named = {}
         for point, bias in zip(points + 0.0, biases.copy(), strict=True):
             named[point.tobytes()] = bias, float(_norms(self.norm, bias))
-        return named
+        return Biases(named)
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> Saved:
         """Return the state, as arrays and numbers."""
-        biases, dim = self._written(), self.path.shape[1]
+        biases, dim = self.biases.read(), self.path.shape[1]
         points = np.array([np.frombuffer(key) for key in biases]).reshape(-1, dim)
         numbers = {"rounds": self.rounds, "last": self.last, "closed": self.closed}
         return numbers | {
@@ -137,13 +125,13 @@ class Tally(NamedTuple):
         check_array("a tally's places", state["places"], (heights, space.dim))
         check_array("a tally's points", points, (known, space.dim))
         check_array("a tally's biases", biases, (known, space.dim))
-        change = self.named(points, biases)
-        if len(change) < known:
+        named = self.named(points, biases)
+        if len(named.read()) < known:
             raise SnapshotError("a point of a tally appears twice.")
         last, closed = int(state["last"]), float(state["closed"])
         sizes = _norms(self.norm, path).tolist() if len(path) else ()
         places = state["places"].copy()
-        return Tally(self.norm, path.copy(), places, Biases(), change, int(rounds), last, closed, sizes, _added(sizes))
+        return Tally(self.norm, path.copy(), places, named, int(rounds), last, closed, sizes, _added(sizes))
 
 
 def _norms(norm: Norm, vectors: Array) -> Array:

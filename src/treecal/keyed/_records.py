@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from treecal._typing import Array, Integers
+from treecal._typing import Array, Integers, Saved
 from treecal.columns import ColumnStreams, Streams, check_records
 from treecal.engine import streams_of
 from treecal.exceptions import SnapshotError, UnsupportedError
@@ -99,7 +99,7 @@ def _offsets(packed: pa.Array) -> Integers:
     return raw[packed.offset : packed.offset + len(packed) + 1].astype(np.int64)
 
 
-def _file(state: dict[str, Any]) -> bytes:
+def _file(state: Saved) -> bytes:
     """Return the state of one stream: JSON (names, types and shapes of arrays, and all other values), then the arrays.
 
     As safetensors does it, but a tenth of its time for the many small arrays of a stream.
@@ -125,7 +125,7 @@ def _read(head: bytes) -> Any:
     return json.loads(head)
 
 
-def _state(content: bytes) -> dict[str, Any]:
+def _state(content: bytes) -> Saved:
     """Return the state in such a record."""
     try:
         at = 4 + int.from_bytes(content[:4], "little")
@@ -144,7 +144,7 @@ def _state(content: bytes) -> dict[str, Any]:
         raise _damaged() from error
 
 
-def _joined(states: list[dict[str, Any]]) -> dict[str, Any]:
+def _joined(states: list[dict[str, Any]]) -> Saved:
     """Return the state of many streams, an object each, given that of each."""
     if any(state.keys() != {"rounds", "objects"} for state in states):
         raise _damaged()

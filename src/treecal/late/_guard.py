@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
-from typing import Any
 
 import numpy as np
 
-from treecal._states import Resume, check_array, check_count, check_names
-from treecal._typing import Array
+from treecal._states import check_array, check_count, check_names, resumed
+from treecal._typing import Array, Changes, Saved
 from treecal.exceptions import SnapshotError
 from treecal.forecast import DecisionForecast, Forecast, uniform
 from treecal.forecasters import Codebook, Forecaster, Guard, Guarded, Shelf
@@ -97,18 +96,17 @@ class LateGuard:
         most = guard.may_err(guard.rounds + rounds, guard.tally.rounds, copies)
         return max(most, guard.tally.total + flying * guard.diameter)
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> Saved:
         """Return the states of the eager part, the book and the guard."""
         guard = self._guard
         state = {"rounds": guard.rounds, "best": guard.best, "eager": guard.tally.get_state()}
         shelf = {} if self._shelf is None else {"book": deepcopy(vars(self._shelf.books))}
         return {"source": self.source.get_state(), "guard": state} | shelf
 
-    def set_state(self, state: dict[str, Any]) -> None:
+    def set_state(self, state: Saved) -> None:
         """Resume from a state that `get_state` returned. Any other raises a `SnapshotError` and changes nothing."""
         check_names("the guard of late rounds", state, ["source", "guard", *["book"] * (self._shelf is not None)])
-        source = self.source._fork()
-        source.set_state(state["source"])
+        source = resumed(self.source, state["source"])
         check_names("the guard", state["guard"], ["rounds", "best", "eager"])
         guard = self._guard.resumed_late(state["guard"])
         if guard.rounds > source.rounds:
@@ -159,24 +157,18 @@ class LateSafe(Forecaster):
     def _certify(self, norm: Norm | Losses, rounds: int) -> Certificate | None:
         return self.safe.certificate(norm, rounds=rounds) if norm == self.guard.norm else None
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> Saved:
         """Return the state of the safe part, and the point that is announced."""
         point = np.zeros((0, self.space.dim)) if self.point is None else self.point[None]
         return {"safe": self.safe.get_state(), "eager": self._eager, "point": point}
 
-    def _prepared(self, state: dict[str, Any]) -> Resume:
+    def _resumed(self, state: Saved) -> Changes:
         check_names("a copy", state, ["safe", "eager", "point"])
         check_count("rounds of the eager part", state["eager"])
         given = np.shape(state["point"])
         check_array("the point", state["point"], (int(given[0] > 0) if given else 0, self.space.dim))
         if len(state["point"]) and not self.space.contains(state["point"]).all():
             raise SnapshotError(f"the point of a copy lies outside {self.space!r}.")
-        resume = self.safe._prepared(state["safe"])
-
-        def resume_all() -> None:
-            resume()
-            point = state["point"]
-            vars(self).update(_eager=int(state["eager"]), point=np.array(point[0]) if len(point) else None)
-            self._announced = None
-
-        return resume_all
+        point = np.array(state["point"][0]) if len(state["point"]) else None
+        safe = resumed(self.safe, state["safe"])
+        return {"safe": safe, "_eager": int(state["eager"]), "point": point, "_announced": None}

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from treecal._states import Configured, Locked
-from treecal._typing import Array
+from treecal._typing import Array, Saved
 from treecal._validate import whole_number
 from treecal.correctors import Correction, Corrector, Group, merged_report
 from treecal.exceptions import ParameterError, UnsupportedError
@@ -514,7 +514,7 @@ class Late(Locked, Configured):
 
     def _settled(self) -> Rounds:
         """Return the rounds, with all done that was begun."""
-        self._finish()
+        self._rounds.settle()
         return self._rounds
 
     def _scored(self) -> list[Corrector]:
@@ -530,7 +530,7 @@ class Late(Locked, Configured):
         """Return the constructor's arguments, by name."""
         return {"thing": self._thing, "limit": self.limit, "ledger": self._keeps}
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> Saved:
         """Return the state, pending rounds included: arrays, JSON values, and dictionaries of them."""
         with self._lock:
             state = state_of(self._settled())
@@ -538,7 +538,7 @@ class Late(Locked, Configured):
             awaited = bool(revised["opened"]) and isinstance(self._rounds.front, Watched)
             return state | {"revisions": revised} if self._revisions or awaited else state
 
-    def set_state(self, state: dict[str, Any]) -> None:
+    def set_state(self, state: Saved) -> None:
         """Resume from a state that `get_state` returned. Any other raises a `TreeCalError` and changes nothing."""
         with self._lock:
             own = dict(state) if isinstance(state, Mapping) else state

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from treecal._states import check_names
-from treecal._typing import Array
+from treecal._typing import Array, Saved
 from treecal.exceptions import SnapshotError
 from treecal.geometry import ConvexSet, Simplex, frozen, read_outcome
 from treecal.late._pool import Id
@@ -102,7 +102,7 @@ class Revisions:
             found.append(Lead(least, 2.0**place, int(count), squares / count, sure / count))
         return found
 
-    def state(self, pending: Container[Id] = ()) -> dict[str, Any]:
+    def state(self, pending: Container[Id] = ()) -> Saved:
         """Return them as data, with the times at which pending rounds were opened."""
         opened = {named: time for named, time in self._opened.items() if named in pending}
         said = [(named, time, mean) for named, each in self._said.items() for time, mean in each]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from treecal._states import check_array, check_count, check_names, check_number
-from treecal._typing import Array, Integers
+from treecal._typing import Array, Integers, Saved
 from treecal.correctors import Group, saved_names
 from treecal.exceptions import ParameterError, SnapshotError
 from treecal.forecast import Forecast
@@ -24,7 +24,7 @@ POINT = -2
 """In the place of a class, an outcome that is another point."""
 
 
-def state_of(rounds: Rounds) -> dict[str, Any]:
+def state_of(rounds: Rounds) -> Saved:
     """Return the state: arrays, JSON values, and dictionaries of them."""
     dim = rounds.space.dim
     pool = rounds.pool
@@ -93,7 +93,7 @@ def resumed(rounds: Rounds, state: Any) -> Rounds:
     return twin
 
 
-def _fill(pool: Pool, state: dict[str, Any], ids: list[Id]) -> list[int]:
+def _fill(pool: Pool, state: Saved, ids: list[Id]) -> list[int]:
     """Put the copies of a state into a pool; return which of them the pending rounds have."""
     copies, holders = state["copies"], state["holders"]
     check_names("the copies", copies, [str(i) for i in range(len(copies) if isinstance(copies, dict) else 0)])
@@ -168,7 +168,7 @@ def _ids(name: str, array: Any) -> list[Id]:
     return ids
 
 
-def _closed_state(closed: ClosedRounds, dim: int) -> dict[str, Any]:
+def _closed_state(closed: ClosedRounds, dim: int) -> Saved:
     """Return closed rounds as arrays: of each outcome its class, or `POINT` and a row of `points`."""
     outcomes = [each for one in closed.values() for each in one]
     points = [np.frombuffer(each) for each in outcomes if isinstance(each, bytes)]
@@ -202,7 +202,7 @@ def _closed_rounds(state: Any, space: ConvexSet) -> ClosedRounds:
     return OrderedDict(zip(ids, found, strict=True))
 
 
-def _pending_state(pending: PendingRounds) -> dict[str, Any]:
+def _pending_state(pending: PendingRounds) -> Saved:
     """Return what all kinds of pending rounds have, as arrays."""
     rounds = list(pending.values())
     state = {
@@ -216,7 +216,7 @@ def _pending_state(pending: PendingRounds) -> dict[str, Any]:
     return state
 
 
-def _announced_state(forecasts: Sequence[Forecast], dim: int) -> dict[str, Any]:
+def _announced_state(forecasts: Sequence[Forecast], dim: int) -> Saved:
     """Return forecasts as arrays; one without nodes has node (-1, -1) at each point."""
     none = np.full((1, 2), -1)
     nodes = [none.repeat(len(x), axis=0) if x.nodes is None else x.nodes for x in forecasts]

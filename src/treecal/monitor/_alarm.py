@@ -11,7 +11,7 @@ import numpy as np
 
 from treecal._elementary import applied, exp, log
 from treecal._states import check_count, check_names, check_number
-from treecal._typing import Array
+from treecal._typing import Array, Saved
 from treecal.exceptions import SnapshotError
 from treecal.geometry import ConvexSet, Simplex
 from treecal.monitor._bets import (
@@ -258,7 +258,7 @@ def _name(space: ConvexSet, where: int) -> str | int:
     return where if names is None else names[where]
 
 
-def alarm_state(alarm: Alarm | None, groups: list[Hashable]) -> dict[str, Any]:
+def alarm_state(alarm: Alarm | None, groups: list[Hashable]) -> Saved:
     """Return an alarm as data, its group by number; {} for none."""
     if alarm is None:
         return {}

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from treecal._states import Configured, Locked, check_count, check_names, check_number
-from treecal._typing import Array
+from treecal._states import Configured, Entries, Locked, check_count, check_names, check_number
+from treecal._typing import Array, Saved
 from treecal._validate import finite_array, positive_number
 from treecal.correctors import Group, one_each, read_name, saved_names
 from treecal.exceptions import ParameterError, SnapshotError, UnsupportedError
@@ -175,8 +175,7 @@ class Monitor(Locked, Configured):
         self._family = family(space, restarts=self.arl is not None)
         self._schema = evidence_schema(self._family)
         self._now = self._new()
-        self._groups: dict[Group, Evidence] = {}
-        self._due: dict[Group, Evidence] = {}  # of groups that were learned, and not yet put in their places
+        self._groups: Entries[Group, Evidence] = Entries()
         self._lock = RLock()
 
     def _new(self) -> _Now:
@@ -223,7 +222,7 @@ class Monitor(Locked, Configured):
         """The e-value of each group, by itself: for `discoveries`."""
         self._check_kind()
         with self._lock:
-            return dict(zip(self._settled(), self._group_values(), strict=True))
+            return dict(zip(self._groups.read(), self._group_values(), strict=True))
 
     def _check_kind(self) -> None:
         if self.arl is not None:
@@ -231,7 +230,7 @@ class Monitor(Locked, Configured):
             raise UnsupportedError("with arl there is no e-value.", hint=hint)
 
     def _group_values(self) -> list[float]:
-        groups = list(self._settled().values())
+        groups = list(self._groups.read().values())
         if not groups:
             return []
         return [float(value) for value in stacked(groups).values(self._family.table)]
@@ -399,23 +398,15 @@ class Monitor(Locked, Configured):
 
     def _learn(self, P: Array, Y: Array, names: list[Group] | None, stakes: Array) -> None:
         now, changed = self._after(P, Y, names, stakes)
-        vars(self).update(_now=now, _due=changed)  # at once: an interrupt leaves the rounds learned or not
-        self._settled()
-
-    def _settled(self) -> dict[Group, Evidence]:
-        """Return the groups, with all of them in their places."""
-        if self._due:
-            self._groups.update(self._due)
-            self._due = {}
-        return self._groups
+        vars(self).update(_now=now, _groups=changed)  # at once: an interrupt leaves the rounds learned or not
 
     def _after(
         self, P: Array, Y: Array, names: list[Group] | None, stakes: Array
-    ) -> tuple[_Now, dict[Group, Evidence]]:
-        """Return what is known after some rounds, and the evidence of the groups that were in them."""
+    ) -> tuple[_Now, Entries[Group, Evidence]]:
+        """Return what is known after some rounds, and the evidence of the groups."""
         P, Y = (rows if rows.flags.writeable else rows.copy() for rows in (P, Y))  # so that one kernel is compiled
         table = self._family.table
-        known = self._settled()
+        known = self._groups.read()
         rounds, peak, alarm, own = self._now
         met = dict.fromkeys(name for name in names or () if name is not None)
         places = {name: j for j, name in enumerate([*known, *(name for name in met if name not in known)])}
@@ -445,27 +436,27 @@ class Monitor(Locked, Configured):
                 )
                 marks[2] = np.inf
         now = _Now(rounds + len(P), float(marks[1]), alarm, e.of([0]) if met else e)
-        return now, {name: e.of([r]) for r, name in enumerate(met, 1)}
+        return now, self._groups.after({name: e.of([r]) for r, name in enumerate(met, 1)})
 
     def _learned(self, P: Array, Y: Array, names: Sequence[Group] | None) -> Self:
         """Return a monitor that has learned rounds: for what is made of one."""
         rows = self._rows(P, Y)
         now, changed = self._after(*rows, None if names is None else list(names), self._stakes(len(P), None))
         twin = object.__new__(type(self))
-        vars(twin).update(vars(self), _now=now, _groups=self._settled() | changed, _due={}, _lock=RLock())
+        vars(twin).update(vars(self), _now=now, _groups=changed, _lock=RLock())
         return twin
 
     def reset(self) -> None:
         """Begin anew, as after an alarm that was seen to: a new stream, with a new `alpha` of its own."""
         with self._lock:
-            vars(self).update(_now=self._new(), _groups={}, _due={})
+            vars(self).update(_now=self._new(), _groups=Entries())
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> Saved:
         """Return a copy of the state: arrays, JSON values, and dictionaries of them."""
         with self._lock:
-            names = list(self._settled())
+            names = list(self._groups.read())
             now = self._now
-            parts = list(self._groups.values())
+            parts = list(self._groups.read().values())
             return {
                 "rounds": now.rounds,
                 "peak": now.peak,
@@ -475,7 +466,7 @@ class Monitor(Locked, Configured):
                 "groups": (stacked(parts) if parts else now.evidence.of([]))._asdict(),
             }
 
-    def set_state(self, state: dict[str, Any]) -> None:
+    def set_state(self, state: Saved) -> None:
         """Resume from a state that `get_state` returned. Any other raises a `TreeCalError` and changes nothing."""
         check_names("the state", state, ("rounds", "peak", "alarm", "evidence", "names", "groups"))
         rounds = state["rounds"]
@@ -492,9 +483,8 @@ class Monitor(Locked, Configured):
         if state["alarm"] != {}:
             alarm = checked_alarm(state["alarm"], names, rounds=rounds, threshold=self.threshold)
         now = _Now(int(rounds), float(state["peak"]), alarm, own)
-        resumed = {"_now": now, "_groups": {name: groups.of([r]) for r, name in enumerate(names)}, "_due": {}}
         with self._lock:
-            vars(self).update(resumed)
+            vars(self).update(_now=now, _groups=Entries({name: groups.of([r]) for r, name in enumerate(names)}))
 
     def __repr__(self) -> str:
         kind = f"alpha={self.alpha:g}" if self.arl is None else f"arl={self.arl:g}"

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 import numpy as np
 
 from treecal._states import check_names
-from treecal._typing import Array, Integers
+from treecal._typing import Array, Integers, Saved
 from treecal.columns import Columns, Field, Schema
 from treecal.exceptions import ParameterError, SnapshotError
 from treecal.geometry import read_forecast_rows
@@ -114,7 +114,7 @@ class WatchedStreams:
         peaks = self.columns["peaks"][rows]
         return StreamEvidence(keys, rounds, self.statistic(rows), peaks, peaks >= self.monitor.threshold)
 
-    def state(self, rows: Integers) -> dict[str, Any]:
+    def state(self, rows: Integers) -> Saved:
         """Return the state of these rows, in this order."""
         met = [(at, self.alarms[row]) for at, row in enumerate(rows.tolist()) if row in self.alarms]
         alarms = [alarm_state(alarm, []) | {"row": at} for at, alarm in met]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import deepcopy
-from typing import Any
 
 import numpy as np
 
-from treecal._states import Resume
-from treecal._typing import Array
+from treecal._states import resumed
+from treecal._typing import Array, Changes, Saved
 from treecal.correctors import Batch, Corrector, Group, Scored
 from treecal.exceptions import ParameterError
 from treecal.forecast import Forecast
@@ -67,28 +66,22 @@ class Watched(Corrector):
             self.monitor._checked_group(group)
         return self._point(forecast)
 
-    def _after(self, forecast: Array, outcome: Array, *, group: Group = None) -> dict[str, Any]:
+    def _after(self, forecast: Array, outcome: Array, *, group: Group = None) -> Changes:
         return {"_watching": self.monitor._learned(forecast[None], outcome[None], None if group is None else [group])}
 
     def revised(self, before: Array, after: Array, group: Group = None) -> None:
         """Learn that a pending forecast was revised; both are points of the set."""
         self.monitor.learn_valid(before[None], after[None], None if group is None else [group])
 
-    def _played(self, batch: Batch) -> tuple[Array, dict[str, Any]]:
+    def _played(self, batch: Batch) -> tuple[Array, Changes]:
         counted = batch.counted()
         for group in {*(counted.groups or ())} - {None}:
             self.monitor._checked_group(group)
         learned = self.monitor._learned(counted.forecasts, counted.outcomes, counted.groups)
         return np.array(batch.forecasts), {"_watching": learned}
 
-    def _own_state(self) -> dict[str, Any]:
+    def _own_state(self) -> Saved:
         return self.monitor.get_state()
 
-    def _own_prepared(self, state: dict[str, Any], rounds: int) -> Resume:
-        monitor = deepcopy(self.monitor)
-        monitor.set_state(state)
-
-        def resume() -> None:
-            self._watching = monitor
-
-        return resume
+    def _own_resumed(self, state: Saved, rounds: int) -> Changes:
+        return {"_watching": resumed(self.monitor, state)}

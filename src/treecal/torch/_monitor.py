@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from treecal._typing import Saved
 from treecal.monitor import Alarm, Monitor as HostMonitor
 from treecal.torch._read import as_arrays, as_tensors, read_logits, read_outcomes, space_of, uncompiled, valid_rows
 
@@ -123,11 +124,11 @@ class Monitor(nn.Module):
         self._invalid = 0
         self._monitor.reset()
 
-    def get_extra_state(self) -> dict[str, Any]:
+    def get_extra_state(self) -> Saved:
         """Return the state, for `state_dict`: arrays as tensors, so that it loads with `weights_only`."""
         return {"monitor": as_tensors(self.monitor.get_state()), "invalid": self._invalid}
 
-    def set_extra_state(self, state: dict[str, Any]) -> None:
+    def set_extra_state(self, state: Saved) -> None:
         """Resume from a state that `get_extra_state` returned."""
         self._monitor.set_state(as_arrays(state["monitor"]))
         self._due, self._waiting, self._invalid = [], 0, int(state["invalid"])

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from treecal._typing import Saved
 from treecal.correctors import TemperatureScaling, VectorScaling
 from treecal.exceptions import ParameterError
 from treecal.geometry import Simplex
@@ -182,16 +183,16 @@ class Recalibrate(nn.Module):
         found._resume(corrector.get_state())
         return found
 
-    def _resume(self, state: dict[str, Any]) -> None:
+    def _resume(self, state: Saved) -> None:
         known = {name: state[name] for name in ("rounds", "fitted", "own")}
         self._corrector.set_state(known | {"scores": {}, "ledgers": {}})
         self._use()
 
-    def get_extra_state(self) -> dict[str, Any]:
+    def get_extra_state(self) -> Saved:
         """Return the corrector's state, for `state_dict`: arrays as tensors, so that it loads with `weights_only`."""
         return {"corrector": as_tensors(self._corrector.get_state()), "invalid": self.invalid}
 
-    def set_extra_state(self, state: dict[str, Any]) -> None:
+    def set_extra_state(self, state: Saved) -> None:
         """Resume from a state that `get_extra_state` returned."""
         self._resume(as_arrays(state["corrector"]))
         self.invalid = int(state["invalid"])

@@ -11,20 +11,21 @@ from typing import Any
 
 import numpy as np
 
-from treecal._states import Resume, check_count, check_names, check_number
-from treecal._typing import Array
+from treecal._states import check_count, check_names, check_number, resumed
+from treecal._typing import Array, Changes, Saved
 from treecal.exceptions import ParameterError, SnapshotError, UnsupportedError
 from treecal.forecast import DecisionForecast, Forecast
 from treecal.forecasters._base import Forecaster, LockedForecaster, reach
 from treecal.forecasters._binary_grid import BinaryGrid
 from treecal.forecasters._codebook import Codebook
 from treecal.forecasters._decisions import Decisions
+from treecal.forecasters._guarded.streams import GuardStreams
 from treecal.forecasters._harmonic import Harmonic
 from treecal.forecasters._regrets import Regrets
 from treecal.forecasters._tally import Tally
 from treecal.forecasters._tracker import Tracker
 from treecal.forecasters._tree.treecal import TreeCal
-from treecal.geometry import ConvexSet, Norm, Simplex, as_norm
+from treecal.geometry import ConvexSet, Crps, Norm, Simplex, as_norm, l1, l2
 from treecal.measures import Losses
 from treecal.theory import Certificate
 
@@ -201,7 +202,7 @@ class Guard:
             bound = rounds * self.diameter
         return GuardReport(self.rounds, eager.rounds, rounds, eager.total, bound, allowed, allowed - eager.total)
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> Saved:
         """Return the state, as arrays, numbers and dictionaries of them."""
         parts = {"safe": self.safe.get_state(), "eager": self.tally.get_state()}
         return {"rounds": self.rounds, "best": self.best} | parts
@@ -209,14 +210,13 @@ class Guard:
     def resumed(self, state: Any) -> Guard:
         """Return the guard of such a state, once it is found to be valid."""
         check_names("the guard", state, ["rounds", "best", "safe", "eager"])
-        safe = self.safe._fork()
-        safe.set_state(state["safe"])
+        safe = resumed(self.safe, state["safe"])
         twin = self.resumed_late(state)._copied(safe=safe)
         if twin.tally.rounds + safe.rounds != twin.rounds:
             raise SnapshotError(f"the parts of the guard do not agree on {twin.rounds} rounds.")
         return twin
 
-    def resumed_late(self, state: dict[str, Any]) -> Guard:
+    def resumed_late(self, state: Saved) -> Guard:
         """Return the guard of a state without its safe part."""
         check_count("rounds", state["rounds"])
         rounds = int(state["rounds"])
@@ -405,6 +405,17 @@ class Guarded(LockedForecaster):
     _fork = Forecaster._light_fork
 
     @property
+    def usual(self) -> bool:
+        """Whether compiled code can play its parts, in its norm."""
+        eager = self.eager
+        parts = type(eager) is Codebook and type(eager.source) is Tracker
+        safe = type(self.safe) in (BinaryGrid, Harmonic, TreeCal) and getattr(self.safe, "depth", None) is None
+        return type(self) is Guarded and parts and safe and (self.norm in (l1, l2) or isinstance(self.norm, Crps))
+
+    def _streams(self) -> GuardStreams | None:
+        return GuardStreams(self) if self.usual else None
+
+    @property
     def guard(self) -> Guard:
         """What decides who forecasts the coming round."""
         return self._now[1]
@@ -413,23 +424,18 @@ class Guarded(LockedForecaster):
         """Return what the guard did so far: rounds and errors of both parts, and the budget."""
         return self._now[1].report()
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> Saved:
         """Return the states of both parts and of the guard."""
         with self._lock:
             eager, guard = self._now
             return {"eager": eager.get_state(), "guard": guard.get_state()}
 
-    def _prepared(self, state: dict[str, Any]) -> Resume:
+    def _resumed(self, state: Saved) -> Changes:
         check_names("the state", state, ("eager", "guard"))
-        eager, guard = self.eager._fork(), self._now[1].resumed(state["guard"])
-        eager.set_state(state["eager"])
+        eager, guard = resumed(self.eager, state["eager"]), self._now[1].resumed(state["guard"])
         if eager.rounds != guard.rounds:
             raise SnapshotError(f"the eager part has seen {eager.rounds} rounds, and the guard {guard.rounds}.")
-
-        def resume() -> None:
-            self._now, self._announced = (eager, guard), None
-
-        return resume
+        return {"_now": (eager, guard), "_announced": None}
 
     def _certify(self, norm: Norm | Losses, rounds: int) -> Certificate | None:
         return self._now[1].certify(norm, rounds)

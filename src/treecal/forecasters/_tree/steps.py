@@ -5,11 +5,11 @@ Sums and divisions are those of `Path`, in its order and never fused, so that po
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from treecal._compile import inlined, strict
+from treecal._compile import inlined, loose, strict
 from treecal._typing import Array, Integers
 from treecal.forecasters._tree.path import Path
 from treecal.forecasters._tree.weighting import Weighting, weigh
@@ -75,6 +75,32 @@ def place_rows(rows: Array, count: int, tree: TreeArgs, mix: Mix | None, points:
             place(parents[parent], (i - eldest) * count, tree, mix, points[i])
             for k in range(rows.shape[1]):
                 parents[parent, k] += rows[i, k]
+
+
+@loose
+def first_off_simplex(rows: Array, tol: float) -> int:
+    """Return the first row that is not a probability vector, or −1."""
+    for i in range(rows.shape[0]):
+        total = 0.0
+        size = 0.0
+        for k in range(rows.shape[1]):
+            total += rows[i, k]
+            size += abs(rows[i, k])
+        if not (total >= 1 - tol and size <= 1 + tol):  # NaN fails both
+            return i
+    return -1
+
+
+def climb(path: Path, leaves: Any, index: int, tol: float, total: Array, errors: Array) -> int:
+    """Write the sum of a piece, whose first round is number `index`, and add the errors of its nodes by height.
+
+    Return the first of the leaves that is none, or −1. The compiler is imported when it is called.
+    """
+    from treecal.forecasters._tree.climb import Into, climb_leaves, few_chunks, new_room
+
+    tree, mix = kernel_args(path)
+    room = new_room(tree.arity, len(total), mix, tol)
+    return climb_leaves(leaves, index, tree, mix, Into(total, errors), few_chunks(len(total)), room)
 
 
 # Rounds.

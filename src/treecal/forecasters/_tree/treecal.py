@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from treecal._states import MOST_ROUNDS, check_names, check_rounds
-from treecal._typing import Array, Integers, Outcomes
+from treecal._typing import Array, Integers, Outcomes, Saved
 from treecal.columns import ROUNDS, ColumnStreams, Field, RowError, Schema, TreeForecasts
 from treecal.exceptions import HorizonError
 from treecal.forecast import Forecast, TreeForecast, uniform
@@ -226,15 +226,15 @@ class TreeStreams(ColumnStreams):
             self._grow()
         self.torn = False
 
-    def state(self, rows: Integers) -> dict[str, Any]:
+    def state(self, rows: Integers) -> Saved:
         """Return the state as the forecaster has it, with a column for each stream."""
         return self._turned(self.rows(rows))
 
-    def resumed(self, state: dict[str, Any]) -> Self:
+    def resumed(self, state: Saved) -> Self:
         check_names("the state", state, [field.name for field in self.schema.fields])
         return self.with_rows(self._turned(state))
 
-    def _turned(self, state: dict[str, Any]) -> dict[str, Any]:
+    def _turned(self, state: Saved) -> Saved:
         """Return a state with the axes of streams and of heights exchanged."""
         entries = {field.name for field in self.schema.of(length=True)}
         return {

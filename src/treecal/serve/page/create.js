@@ -7,6 +7,7 @@ import { problem } from "./parts.js";
 /** @type {[string, string, [string, string][]][]} */
 const PLAYERS = [
   ["corrector", "Correctors: there is a model, and its forecasts are corrected", [
+    ["auto", "auto: mixes several of these and the model as it is; needs no choice"],
     ["temperature", "temperature: one factor for all logits"],
     ["vector", "vector: a factor and a shift for each class"],
     ["platt", "platt: for two classes, a factor and a shift"],
@@ -35,9 +36,9 @@ export function createForm() {
     "select",
     { id: "new-player", onchange: allow },
     el("option", { value: "" }, "Announce the model’s forecasts as they are"),
-    PLAYERS.map(([kind, label, names]) => el("optgroup", { label }, names.map(([value, text]) => el("option", { value: `${kind} ${value}` }, text)))),
+    PLAYERS.map(([kind, label, names]) => el("optgroup", { label }, names.map(([value, text]) => el("option", { value: `${kind} ${value}`, selected: value === "auto" }, text)))),
   );
-  const gate = el("input", { id: "new-gate", type: "checkbox", disabled: true });
+  const gate = el("input", { id: "new-gate", type: "checkbox" });
   const alpha = el("input", { id: "new-alpha", type: "number", value: "0.05", min: "0.000001", max: "0.5", step: "any", required: true, "aria-describedby": "new-alpha-help" });
   const slow = el("p", { class: "soft", role: "status", hidden: true }, "guarded, treecal and adaptive learn slowly while many forecasts wait for their outcomes; tracker and running-mean do not.");
   const trouble = el("div");

@@ -4,42 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
+from dataclasses import fields
 from functools import cached_property, partial
-from typing import Any, Self, TypeGuard
+from typing import Any, Self
 
 import numpy as np
 
 from treecal._compile import unlocked
 from treecal._states import MOST_ROUNDS
-from treecal._typing import Array, Integers, Outcomes
+from treecal._typing import Array, Integers, Outcomes, Saved
 from treecal.columns import ROUNDS, ColumnStreams, Field, Forecasts, ListedForecasts, Schema
 from treecal.exceptions import SnapshotError
 from treecal.forecast import Forecast, uniform
-from treecal.forecasters import (
-    SHARE,
-    BinaryGrid,
-    Books,
-    Codebook,
-    Experts,
-    Forecaster,
-    Guarded,
-    Harmonic,
-    Shelf,
-    Tally,
-    Tracker,
-    TreeCal,
-    rates_after,
-)
-from treecal.geometry import ConvexSet, Crps, l1, l2
-
-
-def is_compiled(forecaster: object) -> TypeGuard[Guarded]:
-    """Return whether it is a guarded forecaster whose parts and norm compiled code can play."""
-    if type(forecaster) is not Guarded:
-        return False
-    eager, safe, norm = forecaster.eager, forecaster.safe, forecaster.norm
-    usual = type(eager) is Codebook and type(eager.source) is Tracker and type(safe) in (BinaryGrid, Harmonic, TreeCal)
-    return usual and getattr(safe, "depth", None) is None and (norm in (l1, l2) or isinstance(norm, Crps))
+from treecal.forecasters._base import Forecaster
+from treecal.forecasters._binary_grid import BinaryGrid
+from treecal.forecasters._codebook import Books, Shelf
+from treecal.forecasters._guarded import kernels
+from treecal.forecasters._guarded.kernels import Notes, Now, Told, guard_rounds
+from treecal.forecasters._guarded.pages import ROOMS, empty_pool, pack, unpack
+from treecal.forecasters._harmonic import Harmonic, rates_after
+from treecal.forecasters._tally import Tally
+from treecal.forecasters._tracker import SHARE, Experts
+from treecal.forecasters._tree.treecal import TreeCal
+from treecal.geometry import ConvexSet, Crps, l1
 
 
 class GuardForecasts(Forecasts):
@@ -89,10 +76,10 @@ class GuardForecasts(Forecasts):
         return f"Forecasts({len(self)} streams in R^{self._own.shape[1]})"
 
 
-def guard_schema(thing: Guarded) -> Schema:
+def guard_schema(thing: Any) -> Schema:
     """Return what is kept of a stream: guard, tracker, books and their pages, and the safe part once it forecast."""
-    source: Any = thing.eager.source  # type: ignore[attr-defined] # a Codebook of a Tracker
-    book: Any = thing.eager._now[1].book  # type: ignore[attr-defined]
+    source = thing.eager.source
+    book = thing.eager.shelf.book
     experts, dim, most, contexts = source._state, thing.space.dim, book.capacity, source._most
 
     count = partial(Field, dtype=np.int64, least=0)
@@ -200,21 +187,17 @@ class GuardStreams(ColumnStreams):
     Parameters
     ----------
     thing
-        A new `Guarded` for which `is_compiled` holds.
+        A new `Guarded` whose parts are `usual`.
     rows
         Number of streams.
     """
 
-    thing: Guarded
-
-    def __init__(self, thing: Guarded, rows: int = 0) -> None:
-        from treecal.engine import _guard_kernels as kernels
-
+    def __init__(self, thing: Any, rows: int = 0) -> None:
         super().__init__(thing, guard_schema(thing))
-        self._space, self._guard = thing.space, thing._now[1]
-        self._source: Any = thing.eager.source  # type: ignore[attr-defined] # a Codebook of a Tracker
-        self._book = thing.eager._now[1].book  # type: ignore[attr-defined]
-        guard, source, book = self._guard, self._source, self._book
+        self._space: ConvexSet = thing.space
+        self._guard = guard = thing.guard
+        self._book = book = thing.eager.shelf.book
+        source = thing.eager.source
         error = -1.0 if guard.error is None else guard.error
         squares = unlocked(thing.norm.weights) if isinstance(thing.norm, Crps) else np.ones(self._space.dim)
         if thing.norm == l1:
@@ -241,8 +224,6 @@ class GuardStreams(ColumnStreams):
 
     def _new_pool(self, numbers: Integers, free: Sequence[int] = (0, 0, 0)) -> Any:
         """Return a pool for pages of these sizes, and with so much room free."""
-        from treecal.engine._guard_pages import empty_pool
-
         return empty_pool(numbers, tuple(self.columns[name] for name in _COUNTS), self._space.dim, list(free))
 
     @property
@@ -264,27 +245,27 @@ class GuardStreams(ColumnStreams):
             self._safe.pop(row, None)
 
     def announce(self, rows: Integers, forecasts: Array | None = None) -> GuardForecasts:
-        return self._forecasts(rows, self._rounds(rows, None, len(rows)))
+        notes, safe = self._rounds(rows, None, len(rows)), dict[int, Forecast]()
+        for i in np.flatnonzero(notes.slots < 0).tolist():
+            safe[i] = self._safe.get(int(rows[i]), self._guard.safe).predict()
+        return GuardForecasts(notes.points, safe, self._space)
 
     def learn(self, rows: Integers, outcomes: Outcomes, forecasts: Array | None = None) -> None:
-        self._safe_learns(rows, outcomes, self._rounds(rows, outcomes).slots, announced=None)
+        self.slots(rows, outcomes)
 
     def play(self, rows: Integers, outcomes: Outcomes, forecasts: Array | None = None) -> GuardForecasts:
         notes, safe = self._rounds(rows, outcomes, len(rows)), dict[int, Forecast]()
         self._safe_learns(rows, outcomes, notes.slots, announced=safe)
         return GuardForecasts(notes.points, safe, self._space)
 
-    def replay(self, outcomes: Outcomes) -> Integers:
-        """Play the only stream there is; return which of its points each round announces, −1 where safe forecasts."""
-        rows = np.zeros(len(outcomes), np.int64)
+    def slots(self, rows: Integers, outcomes: Outcomes) -> Integers:
+        """Learn; return which of its stream's points is announced in each round, −1 where safe forecasts."""
         slots: Integers = self._rounds(rows, outcomes).slots
         self._safe_learns(rows, outcomes, slots, announced=None)
         return slots
 
     def _rounds(self, rows: Integers, outcomes: Outcomes | None, points: int = 0) -> Any:
         """Play a round of each row, in order, if there are outcomes; return notes, of so many points announced."""
-        from treecal.engine._guard_kernels import Notes, Now, Told, guard_rounds
-
         self._know_bounds(rows)
         notes = Notes(np.zeros((points, self._space.dim)), np.zeros(len(rows), np.int64))
         now = Now(*(self.columns[name] for name in Now._fields))
@@ -319,14 +300,6 @@ class GuardStreams(ColumnStreams):
             self._safe[row]._learn(np.asarray(outcome, float))
         self.torn = False
 
-    def _forecasts(self, rows: Integers, notes: Any) -> GuardForecasts:
-        """Return what rows would announce now."""
-        safe = {
-            i: self._safe.get(int(rows[i]), self._guard.safe).predict()
-            for i in np.flatnonzero(notes.slots < 0).tolist()
-        }
-        return GuardForecasts(notes.points, safe, self._space)
-
     def _know_bounds(self, rows: Integers) -> None:
         """Know safe's bounds once these rows have learned, where they are what the budget grows by."""
         if self._guard.error is None and not self._guard.rate:
@@ -336,49 +309,30 @@ class GuardStreams(ColumnStreams):
             bounds = [self._guard.budget * self._guard.bound(2**power) for power in known]
             self._rules = self._rules._replace(guard=guard._replace(bounds=np.append(guard.bounds, bounds)))
 
-    def _pages(self, rows: Integers) -> Any:
-        """Return what the pages of some streams hold."""
-        from treecal.engine._guard_pages import PageRows, pack
-
-        columns, slots, contexts = (int(self.columns[name][rows].sum()) for name in _COUNTS)
-        points, biases, told, owed, sums = (
-            np.empty((n, self._space.dim)) for n in (columns, columns, slots, slots, contexts)
-        )
-        longer: Any = np.empty((contexts, self._space.dim), np.int16)
-        places: Any = np.empty(columns, np.int32)
-        pages = PageRows(points, biases, np.empty(columns), places, told, owed, sums, np.empty(contexts), longer)
-        pack(rows, self._pool, pages)
-        return pages
-
     def _pack(self, rounds: int) -> None:
         """Pack the pool, and make room for so many rounds more, as streams usually need it."""
-        from treecal.engine._guard_pages import ROOMS, unpack
-
-        pages, numbers = self._pages(np.arange(len(self.rounds))), self._pool.numbers
+        pages, numbers = pack(self._pool, np.arange(len(self.rounds))), self._pool.numbers
         self._pool = self._pool._replace(points=_NONE, biases=_NONE, sizes=_NONE)  # so that both are never held at once
         few = max(3 * min(rounds, len(numbers)), _FEW)  # and as much as any stream may ask for next
         free = (max(int(own.sum()) // 4, 2 * int(own.max()) + 2, few) for own in numbers[:, ROOMS].T)
         self._pool = self._new_pool(numbers, [*free])
         unpack(pages, self._pool)
 
-    def rows(self, rows: Integers) -> dict[str, Any]:
+    def rows(self, rows: Integers) -> Saved:
         """Return the columns, and of the pages one stream's rows after another's.
 
         Of the pages there is a row for each column that is used (`points`, `biases`, `visits`, `slots`); for each point
         that was announced, in order (`told`, `owed`); and for each context (`sums`, `seen`, `longer`).
         """
-        pages: dict[str, Any] = self._pages(rows)._asdict()
         parts = [_safe_rows(self._safe[row]) for row in rows.tolist() if row in self._safe]
         found = self.columns.state(rows)
         for field in self.schema.fields:
             if field.name.startswith("own_"):
                 kept = [each[field.name[4:]] for each in parts]
                 found[field.name] = np.concatenate([*kept, np.empty((0, *field.shape))])
-        return found | pages
+        return found | pack(self._pool, rows)
 
     def with_rows(self, columns: Any) -> Self:
-        from treecal.engine._guard_pages import ROOMS, PageRows, unpack
-
         twin = super().with_rows(columns)
         used, announced = twin.columns["used"], twin.columns["announced"]
         home = np.repeat(np.arange(len(used)), used)
@@ -394,7 +348,7 @@ class GuardStreams(ColumnStreams):
         numbers = np.zeros((len(used), 6), np.int64)
         numbers[:, ROOMS] = np.stack([used, announced, contexts], axis=1)
         twin._pool = twin._new_pool(numbers)
-        unpack(PageRows(*(np.array(columns[name], order="C") for name in PageRows._fields)), twin._pool)
+        unpack(columns, twin._pool)
         fields = [field for field in self.schema.fields if field.name.startswith("own_")]
         ends = [np.cumsum(field.length(twin.columns)) for field in fields]  # type: ignore[misc, arg-type]
         for row in np.flatnonzero(twin.columns["safe_rounds"]).tolist():
@@ -406,42 +360,37 @@ class GuardStreams(ColumnStreams):
 
     def announced(self, row: int) -> Array:
         """Return the points that a stream's eager part has announced, in order of their first rounds."""
-        return np.asarray(self._pages(np.array([row])).told)
+        return np.asarray(pack(self._pool, np.array([row]))["told"])
 
-    def forecaster(self, row: int) -> Guarded:
-        """Return the forecaster of a stream, ready to go on."""
-        from treecal.engine import _guard_kernels as kernels
-
-        f, s = deepcopy(self.thing), row
-        (eager, guard), now = f._now, {name: self.columns[name][s] for name in kernels.Now._fields}
+    def forecaster(self, row: int) -> Any:
+        """Return the `Guarded` of a stream, ready to go on."""
+        f = deepcopy(self.thing)
+        eager, guard = f._now
+        now = {field.name: self.columns[field.name][row].copy() for field in self.schema.of(length=False)}
+        pages = pack(self._pool, np.array([row]))
         rounds = int(now["rounds"])
-        safe = int(now["safe_rounds"])
-        pages = self._pages(np.array([s]))
-        weights, means, past, holds = (now[name].copy() for name in ("weights", "means", "past", "holds"))
-        eager.source._state = Experts(  # type: ignore[attr-defined]
-            rounds, weights, means, pages.sums, pages.seen, pages.longer, past, holds
-        )
-        squares = now["squares"].copy() if len(now["squares"]) else np.zeros(self._space.dim)
-        books = Books(rounds - safe, *self._columns(pages), len(pages.points), squares)
-        eager._now = eager.source, Shelf(self._book, books)  # type: ignore[attr-defined]
+        played = rounds - int(now["safe_rounds"])
+        kept = now | pages
+        own = {field.name: kept[field.name] for field in fields(Experts) if field.name != "rounds"}
+        eager.source._state = Experts(rounds, **own)
+        squares = now["squares"] if len(now["squares"]) else np.zeros(self._space.dim)
+        books = Books(played, *self._columns(pages), int(now["used"]), squares)
+        eager._now = eager.source, Shelf(self._book, books)
         guard.rounds, guard.best = rounds, float(now["best"])
-        guard.safe = self._safe.get(s, guard.safe)._fork()
+        guard.safe = self._safe.get(row, guard.safe)._fork()
         assert isinstance(guard.tally, Tally)
-        biases = guard.tally.named(pages.told, pages.owed)
-        guard.tally = guard.tally._replace(biases=biases, rounds=rounds - safe, closed=float(now["error"]))
+        biases = guard.tally.named(pages["told"], pages["owed"])
+        guard.tally = guard.tally._replace(biases=biases, rounds=played, closed=float(now["error"]))
         guard._opened()
         return f
 
-    def _columns(self, pages: Any) -> tuple[Array, Array, Array, Array]:
+    def _columns(self, pages: Saved) -> tuple[Array, Array, Array, Array]:
         """Return points, biases, sizes and rounds of a stream's book, in as many columns as the class has."""
-        used, width = len(pages.points), 2
+        used, width = len(pages["points"]), 2
         while width < used:
             width = min(2 * width, self._book.capacity)
-        points, biases = np.zeros((2, self._space.dim, width))
-        points[:, :used] = pages.points.T
-        biases[:, :used] = pages.biases.T
-        visits = np.pad(pages.visits, (0, width - used))
-        return points, biases, np.add.accumulate(np.abs(biases), axis=0)[-1], visits
+        points, biases = (np.pad(pages[name].T, [(0, 0), (0, width - used)]) for name in ("points", "biases"))
+        return points, biases, np.add.accumulate(np.abs(biases), axis=0)[-1], np.pad(pages["visits"], (0, width - used))
 
 
 _NONE = np.empty(0)

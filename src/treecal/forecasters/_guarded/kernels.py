@@ -12,7 +12,8 @@ import numpy as np
 
 from treecal._compile import copy_into, inlined, strict
 from treecal._typing import Array, Integers
-from treecal.engine._guard_pages import (
+from treecal.forecasters._codebook import CHANCE, SHARE_AHEAD
+from treecal.forecasters._guarded.pages import (
     CONTEXT_ROOM,
     ROOM,
     SLOT_ROOM,
@@ -23,7 +24,7 @@ from treecal.engine._guard_pages import (
     add_slots,
     opened,
 )
-from treecal.forecasters import BACKING, CHANCE, DEPTH, FOG, RECENT, SHARE_AHEAD
+from treecal.forecasters._tracker import BACKING, DEPTH, FOG, RECENT
 
 
 class GuardRules(NamedTuple):

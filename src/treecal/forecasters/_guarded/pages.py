@@ -7,12 +7,12 @@ back when the pool is packed.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from treecal._compile import copy_into, strict
-from treecal._typing import Array, Integers
+from treecal._typing import Array, Integers, Saved
 
 START, ROOM, SLOT_START, SLOT_ROOM, CONTEXT_START, CONTEXT_ROOM = range(6)
 """Columns of `numbers`: the block of columns and its length, that of slots, and that of contexts."""
@@ -149,73 +149,45 @@ def add_contexts(pool: Pool, stream: int, most: int) -> bool:
     return True
 
 
-class PageRows(NamedTuple):
-    """What the pages of streams hold, one after the other: a row for each column used, each slot, and each context."""
-
-    points: Array
-    biases: Array
-    visits: Array
-    slots: Integers
-    told: Array
-    owed: Array
-    sums: Array
-    seen: Array
-    longer: Integers
+LISTED = (("visits", "slots"), ("told", "owed"), ("sums", "seen", "longer"))
+"""What the entries of a block of columns, of slots and of contexts hold, beside the points and biases of columns."""
 
 
-@strict
-def pack(rows: Integers, pool: Pool, packed: PageRows) -> None:
-    """Write the pages of streams one after the other."""
-    at = 0
-    slot = 0
-    context = 0
-    for row in rows:
-        pages = opened(pool, row)
-        for i in range(pages.used[0]):
-            for j in range(packed.points.shape[1]):
-                packed.points[at, j] = pages.points[j, i]
-                packed.biases[at, j] = pages.biases[j, i]
-            packed.visits[at] = pages.visits[i]
-            packed.slots[at] = pages.slots[i]
-            at += 1
-        count = pages.announced[0]
-        copy_into(packed.told[slot : slot + count], pages.told[:count])
-        copy_into(packed.owed[slot : slot + count], pages.owed[:count])
-        slot += count
-        kept = pages.contexts[0]
-        copy_into(packed.sums[context : context + kept], pages.sums[:kept])
-        copy_into(packed.seen[context : context + kept], pages.seen[:kept])
-        copy_into(packed.longer[context : context + kept], pages.longer[:kept])
-        context += kept
+def _entries(numbers: Integers, kind: int, counts: Integers) -> Integers:
+    """Return the places of the first entries of each stream's block of a kind, so many of each."""
+    before = np.cumsum(counts) - counts
+    return np.asarray(np.arange(counts.sum()) + np.repeat(numbers[:, 2 * kind] - before, counts))
 
 
-@strict
-def unpack(packed: PageRows, pool: Pool) -> None:
+def _coordinates(numbers: Integers, used: Integers, dim: int) -> Integers:
+    """Return the places of the points of the columns used, `(columns, dim)`: in a block, coordinate by coordinate."""
+    start = np.repeat(numbers[:, START], used)
+    room = np.repeat(numbers[:, ROOM], used)
+    first = start * dim + _entries(numbers, 0, used) - start
+    return np.asarray(first[:, None] + room[:, None] * np.arange(dim))
+
+
+def pack(pool: Pool, rows: Integers) -> Saved:
+    """Return what the pages of some streams hold, by name: those of one stream after those of the one before."""
+    numbers = pool.numbers[rows]
+    counts = (pool.used[rows], pool.announced[rows], pool.contexts[rows])
+    at = _coordinates(numbers, counts[0], pool.told.shape[1])
+    found: dict[str, Any] = {"points": pool.points[at], "biases": pool.biases[at]}
+    for kind, names in enumerate(LISTED):
+        places = _entries(numbers, kind, counts[kind])
+        found |= {name: getattr(pool, name)[places] for name in names}
+    return found
+
+
+def unpack(pages: Saved, pool: Pool) -> None:
     """Write the pages of all streams, which have room for them."""
-    at = 0
-    slot = 0
-    context = 0
-    for row in range(len(pool.numbers)):
-        pages = opened(pool, row)
-        for i in range(pages.used[0]):
-            total = 0.0
-            for j in range(packed.points.shape[1]):
-                pages.points[j, i] = packed.points[at, j]
-                pages.biases[j, i] = packed.biases[at, j]
-                total += abs(packed.biases[at, j])
-            pages.sizes[i] = total
-            pages.visits[i] = packed.visits[at]
-            pages.slots[i] = packed.slots[at]
-            at += 1
-        count = pages.announced[0]
-        copy_into(pages.told[:count], packed.told[slot : slot + count])
-        copy_into(pages.owed[:count], packed.owed[slot : slot + count])
-        slot += count
-        kept = pages.contexts[0]
-        copy_into(pages.sums[:kept], packed.sums[context : context + kept])
-        copy_into(pages.seen[:kept], packed.seen[context : context + kept])
-        copy_into(pages.longer[:kept], packed.longer[context : context + kept])
-        context += kept
+    at = _coordinates(pool.numbers, pool.used, pool.told.shape[1])
+    pool.points[at] = pages["points"]
+    pool.biases[at] = pages["biases"]
+    pool.sizes[_entries(pool.numbers, 0, pool.used)] = np.add.accumulate(np.abs(pages["biases"]), axis=1)[:, -1]
+    for kind, (names, counts) in enumerate(zip(LISTED, (pool.used, pool.announced, pool.contexts), strict=True)):
+        for name in names:
+            getattr(pool, name)[_entries(pool.numbers, kind, counts)] = pages[name]
 
 
 def empty_pool(numbers: Integers, counts: tuple[Integers, Integers, Integers], dim: int, free: list[int]) -> Pool:

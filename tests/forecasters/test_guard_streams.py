@@ -14,9 +14,8 @@ from hypothesis import given, settings, strategies as st
 import treecal as tc
 from tests.strategies import streams
 from treecal._typing import Array, Integers
-from treecal.engine import _guard_streams as engine
-from treecal.engine._guard_streams import GuardStreams, is_compiled
 from treecal.exceptions import SnapshotError, TreeCalError
+from treecal.forecasters import GuardStreams
 from treecal.streams import LedgerAdversary, regime_switches
 
 Make = Callable[[], tc.Guarded]
@@ -88,7 +87,7 @@ def test_each_row_is_a_forecaster(make: Make, data: st.DataObject) -> None:
     """Whatever the order of outcomes, with rows added, cleared and resumed on the way."""
     few = data.draw(st.sampled_from([0, 2, 512]))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine, "_FEW", few)  # so that pages are packed often
+        patch.setattr("treecal.forecasters._guarded.streams._FEW", few)  # so that pages are packed often
         pairs = Pairs(make, data.draw(st.integers(1, 4)))
         for _ in range(data.draw(st.integers(1, 4))):
             count, seed = data.draw(st.integers(0, 60)), data.draw(st.integers(0, 10**6))
@@ -245,14 +244,14 @@ def test_guards_are_compiled_once_for_all_sets() -> None:
 
 
 def test_what_is_not_compiled_is_another_kind() -> None:
-    assert is_compiled(tc.Guarded(THREE))
+    assert tc.Guarded(THREE).usual
     for f in (
         tc.Guarded(THREE, eager=tc.Tracker(THREE)),
         tc.Guarded(THREE, safe=tc.AdaptiveTreeCal(THREE), error=0.1),
         tc.Guarded(THREE, safe=tc.TreeCal(THREE, arity=2, depth=9)),
         tc.Guarded(THREE, norm="linf"),
     ):
-        assert not is_compiled(f)
+        assert not f.usual
 
 
 def test_a_bank_of_guards() -> None:

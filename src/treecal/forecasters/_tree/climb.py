@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from treecal._compile import copy_into, loose, strict
+from treecal._compile import copy_into, strict
 from treecal._lanes import (
     WIDTH,
     added,
@@ -33,7 +33,7 @@ from treecal._lanes import (
     with_signs,
 )
 from treecal._typing import Array, Integers
-from treecal.forecasters import Mix, TreeArgs, coordinate
+from treecal.forecasters._tree.steps import Mix, TreeArgs, coordinate, first_off_simplex
 from treecal.tree import digits
 
 _FEW = 8  # chunks of a row, at most, that are kept in registers
@@ -45,20 +45,6 @@ def few_chunks(dim: int) -> tuple[int, ...]:
     """Return one entry for each chunk of a row, none for a long row: the compiler knows the length of a tuple."""
     chunks = -(-dim // WIDTH)
     return (0,) * chunks if chunks <= _FEW else ()
-
-
-@loose
-def first_off_simplex(rows: Array, tol: float) -> int:
-    """Return the first row that is not a probability vector, or −1."""
-    for i in range(rows.shape[0]):
-        total = 0.0
-        size = 0.0
-        for k in range(rows.shape[1]):
-            total += rows[i, k]
-            size += abs(rows[i, k])
-        if not (total >= 1 - tol and size <= 1 + tol):  # NaN fails both
-            return i
-    return -1
 
 
 class Span(NamedTuple):
