@@ -186,9 +186,10 @@ def monitor(
         clip=clip,
     )
 
-    def begin(thing: Any, waiting: Any, table: Any) -> _Watching:
+    def begin(thing: Any, **more: Any) -> _Watching:
         watched = Watched(thing, scores=None, tolerance=asked.tolerance) if isinstance(thing, Monitor) else thing
-        return _Watching(watched, errors, revises=time is not None, waiting=waiting, limit=options.limit)
+        more["kept"] = False  # nothing is written that could be written in part
+        return _Watching(watched, errors, revises=time is not None, **more)
 
     def take(rounds: _Watching, row: Any) -> None:
         news = reader.read(row)
