@@ -82,6 +82,8 @@ def test_labels_without_known_probabilities_are_no_estimate() -> None:
     with pytest.raises(ParameterError, match="no probability with which rows were drawn") as error:
         tc.audit(LOG.p, LOG.y, proxy=LOG.judge)
     assert "sample_labels" in str(error.value)
+    with pytest.raises(TreeCalError, match="takes their probability="):
+        tc.audit(np.repeat(0.5, 3), np.array([1.0, np.nan, 0.0]))
     with pytest.raises(ParameterError, match="stand for"):
         tc.audit(LOG.p, LOG.y, probability=0.9)
     with pytest.raises(ParameterError, match="missing in row 1,"):

@@ -81,6 +81,8 @@ def test_invalid_input_is_named() -> None:
         audit_labels(P, Y, ["a", "a"])
     with pytest.raises(OutcomeError, match="shape"):
         audit_labels(P, Y[:, :1])
+    with pytest.raises(OutcomeError, match=r"type object, expected .*, NaN where one is not known"):
+        audit_labels([[0.5]], [[None]])
 
 
 def _false(logs: int) -> float:

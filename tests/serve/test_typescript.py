@@ -33,6 +33,21 @@ def test_it_keeps_its_promises(tmp_path: Path) -> None:
     for name in ("package.json", "tsconfig.json"):
         shutil.copy(CLIENT / name, tmp_path)
     env = os.environ | {"TREECAL": str(Path(sys.executable).with_name("treecal"))}
-    for command in (["npm", "install", "--no-audit", "--no-fund"], ["npm", "test"]):
-        done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
+    install = ["npm", "install", "--no-audit", "--no-fund"]
+    _run(install, tmp_path, env)
+    _run(["npm", "test"], tmp_path, env)
+    _run(["npm", "pack"], tmp_path, env)
+    version = json.loads((CLIENT / "package.json").read_text("utf-8"))["version"]
+    named = f"treecal-{version}.tgz"
+    assert named in (CLIENT / "README.md").read_text("utf-8")
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "package.json").write_text("{}", "utf-8")
+    _run([*install, str(tmp_path / named)], project, env)
+    script = 'import { Client } from "treecal"; import { fileJournal } from "treecal/node"; new Client("http://a")'
+    _run(["node", "--input-type=module", "-e", script], project, env)
+
+
+def _run(command: list[str], folder: Path, env: dict[str, str]) -> None:
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -84,7 +84,8 @@ def audit_labels(P: ArrayLike, Y: ArrayLike, names: Sequence[str] | None = None,
     if p.ndim != 2 or p.dtype.kind not in "biuf" or 0 in p.shape:
         raise ForecastError(f"P has shape {p.shape} and type {p.dtype}, expected numbers of shape (n, labels).")
     if y.shape != p.shape or y.dtype.kind not in "biuf":
-        raise OutcomeError(f"Y has shape {y.shape} and type {y.dtype}, expected numbers of shape {p.shape}.")
+        wanted = f"numbers of shape {p.shape}, NaN where one is not known"
+        raise OutcomeError(f"Y has shape {y.shape} and type {y.dtype}, expected {wanted}.")
     size = p.shape[1]
     titles = [str(k) for k in range(size)] if names is None else [str(name) for name in names]
     if len(set(titles)) < len(titles) or len(titles) != size:

@@ -113,7 +113,8 @@ class Labels(Locked, Configured):
         y = np.array(outcomes)  # our own: the caller's may change once it is checked
         if y.shape != p.shape or y.dtype.kind not in "biuf":
             raise OutcomeError(
-                f"outcomes have shape {y.shape} and type {y.dtype}, expected numbers of shape {p.shape}."
+                f"outcomes have shape {y.shape} and type {y.dtype}, expected numbers of shape {p.shape}, NaN where one "
+                "is not known."
             )
         known = ~np.isnan(y.astype(np.float64))
         if not (valid := ~known | (y == 0) | (y == 1)).all():

@@ -322,8 +322,11 @@ class Decoder:
     def _vertex(self, name: str, value: Any) -> Array:
         at = self._class(value)
         if at < 0:
-            skip = 'on_error="skip", in the shell --on-error skip, leaves out rows that have no outcome yet.'
-            hint = skip if value is None else None
+            skip = (
+                'on_error="skip", in the shell --on-error skip, leaves out rows that have no outcome yet. An audit of '
+                "rows that were drawn to be labelled takes their probability=, in the shell --probability."
+            )
+            hint = skip if value is None or value != value else None  # NaN
             raise _refusal(name, value, f"one of {listed(self._labels)}", hint=hint)
         outcome = np.zeros(self.space.dim)
         outcome[at] = 1.0
