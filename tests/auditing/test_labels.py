@@ -82,7 +82,7 @@ def test_invalid_input_is_named() -> None:
     with pytest.raises(OutcomeError, match="shape"):
         audit_labels(P, Y[:, :1])
     with pytest.raises(OutcomeError, match=r"type object, expected .*, NaN where one is not known"):
-        audit_labels([[0.5]], [[None]])
+        audit_labels([[0.5]], [[None]])  # type: ignore[arg-type]
 
 
 def _false(logs: int) -> float:

@@ -16,13 +16,12 @@ from treecal._platform import processors
 from treecal._typing import Integers
 from treecal._validate import whole_number
 from treecal.auditing import _sql as sql
-from treecal.auditing._arrays import from_arrays
 from treecal.auditing._cells import AuditRows
 from treecal.auditing._counts import AuditCounts
 from treecal.auditing._exact import ErrorSums, named_distances
 from treecal.auditing._few import WEIGHT, FewLog, check_known, read_few
 from treecal.auditing._groups import Groups
-from treecal.auditing._memory import ArrayLog, open_arrays
+from treecal.auditing._memory import ArrayLog, from_arrays, open_arrays
 from treecal.auditing._number_audit import NumberAudit, audit_numbers
 from treecal.auditing._number_rows import Columns
 from treecal.auditing._result import Audit

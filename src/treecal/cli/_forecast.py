@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from treecal.cli._guard import Guard
+from treecal.cli._findings import Guard
 from treecal.cli._options import Following, Force, Method, Outcomes, split
 from treecal.cli._reader import News, Reader, names_of
 from treecal.cli._rounds import Rounds

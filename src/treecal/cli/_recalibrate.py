@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from treecal import correctors
-from treecal.cli._guard import Guard
+from treecal.cli._findings import Guard
 from treecal.cli._numbers import NumberLog, Numbers, recalibrate_numbers
 from treecal.cli._options import Decimal, Following, Force, Outcomes, split
 from treecal.cli._reader import Batch, News, Reader, names_of
