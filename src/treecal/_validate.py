@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from treecal._typing import Array
-from treecal.exceptions import ParameterError
+from treecal.exceptions import ParameterError, TreeCalError
 
 HEAVIEST = 1e12
 """The most that a round may weigh; the least, apart from 0, is its inverse: sums then stay exact enough."""
@@ -59,9 +59,22 @@ def finite_array(name: str, value: Any, *, ndim: int | None = None) -> Array:
         raise ParameterError(f"{name} has shape {array.shape}, expected {ndim} dimension{'s' * (ndim != 1)}.")
     if not np.isfinite(array).all():
         where = np.argwhere(~np.isfinite(array))[0].tolist()
+        if not where:
+            raise ParameterError(f"{name} is {array}, not finite.")
         raise ParameterError(f"{name} holds {array[tuple(where)]} at {where}, expected finite numbers.")
     array.setflags(write=False)
     return array
+
+
+def known_numbers(name: str, value: Any, error: type[TreeCalError] = ParameterError) -> Array:
+    """Return `value` as a float64 copy with NaN where it is masked; anything but numbers raises."""
+    try:
+        raw: Any = np.ma.array(value)
+    except ValueError as ragged:
+        raise error(f"{name} is not an array of numbers: {ragged}") from None
+    if raw.dtype.kind not in "biuf":
+        raise error(f"{name} holds {raw.dtype} values, expected real numbers, NaN where one is not known.")
+    return np.array(raw.astype(np.float64).filled(np.nan))
 
 
 def sample_weight(weight: Any, name: str = "weight") -> float:

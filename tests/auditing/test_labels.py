@@ -64,6 +64,17 @@ def test_a_report_of_labels() -> None:
     assert [entry.name for entry in section.entries] == ["all rows", "label 3"]
 
 
+def test_masked_outcomes_are_not_known() -> None:
+    P, Y = drawn(300, 3)
+    hidden = np.random.default_rng(0).random(Y.shape) < 0.3
+    found = audit_labels(P, np.ma.masked_array(Y, hidden)).whole
+    assert found.brier == audit_labels(P, np.where(hidden, np.nan, Y)).whole.brier
+    with pytest.raises(ForecastError, match="nan"):
+        audit_labels(np.ma.masked_array(P, hidden), Y)
+    with pytest.raises(OutcomeError, match="not an array of numbers"):
+        audit_labels(P[:2], [[1], [1, 0]])
+
+
 def test_invalid_input_is_named() -> None:
     P, Y = drawn(20, 2)
     wrong = P.copy()
@@ -81,7 +92,7 @@ def test_invalid_input_is_named() -> None:
         audit_labels(P, Y, ["a", "a"])
     with pytest.raises(OutcomeError, match="shape"):
         audit_labels(P, Y[:, :1])
-    with pytest.raises(OutcomeError, match=r"type object, expected .*, NaN where one is not known"):
+    with pytest.raises(OutcomeError, match=r"object values, expected .*, NaN where one is not known"):
         audit_labels([[0.5]], [[None]])  # type: ignore[arg-type]
 
 

@@ -82,6 +82,13 @@ def test_invalid_input_is_named() -> None:
         stated([0.5, 0.5], [2, 0])
     with pytest.raises(ParameterError, match="one of each a row"):
         stated([0.5], [1, 0])
+    with pytest.raises(ForecastError, match="real numbers"):
+        stated(["90%", "70%"], [1, 0])
+    with pytest.raises(OutcomeError, match="real numbers"):
+        stated([0.9, 0.7], ["yes", "no"])
+    hidden = np.arange(40) % 4 == 0
+    p, y = np.full(40, 0.9), np.ones(40)
+    assert stated(p, np.ma.masked_array(y, hidden)) == stated(p, np.where(hidden, np.nan, y))
     with pytest.raises(ParameterError, match="distinct confidences"):
         stated(np.linspace(0, 1, 300), np.ones(300))
 

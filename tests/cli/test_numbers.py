@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -91,3 +92,16 @@ def test_what_cannot_be_is_refused(log: Path, tmp_path: Path) -> None:
     given = ["--quantiles", "q10,q50,q90", "--outcome", "load"]
     refused(run("recalibrate", log, *given), "row 4")
     assert run("monitor", log, *given, "--on-error", "skip").code in (1, 3)
+
+
+def test_a_replay_of_a_number_forecasts_its_distribution(log: Path, tmp_path: Path) -> None:
+    space = tc.Cdf(-50, 150)
+    expected = tc.replay(log_of()["load"], tc.Guarded(space)).error("crps")
+    page = tmp_path / "load.html"
+    given = ["replay", log, "--outcome", "load", "--cdf", "-50", "150"]
+    found = json.loads(run(*given, "--report", page, "--json").out)
+    assert found["errors"]["crps"]["exact"] == pytest.approx(expected, rel=1e-12)
+    assert "F(49)" in page.read_text("utf-8")
+    assert "F(49)" in run(*given, "--top", "100").out
+    refused(run(*given[:-1], "0"), "expected -50 to 0")
+    refused(run(*given, "--dim", "2"), "--cdf is a set of outcomes")

@@ -73,10 +73,12 @@ def test_tools_are_listed_with_their_schemas(away: Client) -> None:
     [
         (b"{", None, -32700),
         (b"\xff\xfe", None, -32700),
+        (b"[" * 100_000, None, -32700),
         ([1], None, -32600),
         ({"jsonrpc": "2.0", "id": 1}, None, -32600),
         (request("resources/list", 7), 7, -32601),
         (request("tools/call", "a", name="guess"), "a", -32602),
+        (request("tools/call", "a", name=["forecast"]), "a", -32602),
         ({"jsonrpc": "2.0", "id": 2, "method": "ping", "params": [1]}, 2, -32602),
     ],
 )

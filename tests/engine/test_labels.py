@@ -87,6 +87,18 @@ def test_invalid_input_is_named_and_changes_nothing() -> None:
         tc.Labels(NAMES, corrector=tc.VectorScaling(tc.Simplex(3)))
 
 
+def test_masked_outcomes_are_not_known() -> None:
+    P, Y = drawn(300, 0.3)
+    masked = np.ma.masked_array(np.where(np.isnan(Y), 1.0, Y), np.isnan(Y))
+    one, other = tc.Labels(NAMES), tc.Labels(NAMES)
+    one.update(P, Y)
+    other.update(P, masked)
+    assert masked.mask.any()
+    assert state.dumps(one) == state.dumps(other)
+    with pytest.raises(OutcomeError, match="not an array of numbers"):
+        one.update(P[:2], [[1], [1, 0]])
+
+
 @pytest.mark.heavy
 def test_false_discoveries_of_dependent_labels() -> None:
     """Twenty labels with one common cause, of which half are right: of what is named, few are."""

@@ -62,6 +62,7 @@ def test_what_losses_may_be(costs: Any) -> None:
         ({"a": [0, 1], "b": [1, 0, 1]}, "losses['b'] has shape (3,)"),
         ({"a": {"dry": 1, "snow": 2}, "b": [1, 0]}, "losses['a'] has costs for ['dry', 'snow']"),
         ([[1, 2], [1, 2]], "no difference"),
+        ([[1e308, 0], [-1e308, 1]], "more than a float holds"),
         ([[1e9, 0], [1e9 + 1, 0]], "no difference"),
         ({"x": {"a": [0, 1], "b": [1, 0]}, "y": [[1, 1]]}, "losses['y'] has one action"),
         ({1: [[0, 1], [1, 0]]}, "expected a name for each"),

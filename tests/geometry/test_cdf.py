@@ -129,7 +129,7 @@ def test_certificates_do_not_grow_with_the_thresholds(points: int) -> None:
         ({"low": 1e16, "high": 1e16 + 4}, "that float64 can distinguish"),
         ({"low": 0, "high": 1, "points": 3, "thresholds": [0.5]}, "not both"),
         ({"low": 0, "high": 1, "points": 0}, "points is 0"),
-        ({"low": math.nan, "high": 1}, "low"),
+        ({"low": math.nan, "high": 1}, "low is nan, not finite"),
         ({"low": 0, "high": 1, "clip": 1}, "clip is 1"),
     ],
 )
@@ -145,6 +145,9 @@ def test_outcomes_that_are_none_change_nothing(bad: object) -> None:
     before = f.predict()
     with pytest.raises(OutcomeError, match="round 2"):
         f.update(bad)  # type: ignore[arg-type]
+    if isinstance(bad, str):
+        with pytest.raises(OutcomeError, match="is '12', expected a number from 0 to 500"):
+            f.update(bad)
     with pytest.raises(OutcomeError, match="round 4"):
         tc.replay([1.0, 2, 3, math.nan], tc.TreeCal(LOAD))
     assert f.rounds == 1

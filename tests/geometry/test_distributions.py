@@ -143,6 +143,7 @@ def test_what_is_repaired_is_said() -> None:
         ({0.0: 3, 0.5: 5}, "level is 0.0"),
         ({0.1: 3, 0.9: 501}, "has the quantile 0.9 of 501, expected 0 to 500"),
         ({0.1: "low", 0.9: 3}, "holds no numbers in '0.1'"),
+        ({0.1: 10**400, 0.9: 3}, "holds no numbers in '0.1'"),
         ({"members": []}, "has no member that is a number"),
         ({"members": [math.nan, math.nan]}, "has no member that is a number"),
         ({"members": [1, 2, math.inf]}, "has the member inf"),
@@ -168,6 +169,11 @@ def test_what_is_no_forecast_is_refused_and_says_why(bad: object, words: str) ->
         read_distributions(LOAD, [3.0, bad], before=5)
     assert words in str(one_round.value)
     assert words in str(many.value)
+
+
+def test_a_level_near_zero_has_a_steep_tail() -> None:
+    found = read_distributions(LOAD, {1e-320: np.ones(1), 0.5: np.full(1, 2.0)})  # warnings are errors
+    np.testing.assert_allclose(found, read_distributions(LOAD, {1e-300: np.ones(1), 0.5: np.full(1, 2.0)}), atol=1e-12)
 
 
 def test_a_row_of_a_table_is_named_with_its_column() -> None:

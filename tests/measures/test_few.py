@@ -106,6 +106,8 @@ def test_labels_that_were_chosen_are_refused() -> None:
         few_labels([0.2, 0.3], [1, np.nan], probability=0.5)
     with pytest.raises(OutcomeError, match="in row 1"):
         few_labels([0.2, 0.3], [1, 2], probability=1.0)
+    with pytest.raises(OutcomeError, match="1 of 2 rows"):
+        few_labels([0.2, 0.3], np.ma.masked_array([1, 0], [False, True]), probability=0.5)
     with pytest.raises(ParameterError, match="proxies range"):
         few_labels([0.2, 0.3], [1, 0], probability=1.0, proxy=[0.5, 3])
 

@@ -179,7 +179,7 @@ def test_weights_count_rows() -> None:
 @pytest.mark.parametrize(
     ("forecasts", "y", "error", "words"),
     [
-        ({0.1: [1.0], 0.9: [2.0]}, [math.nan], OutcomeError, "in row 0 is nan"),
+        ({0.1: [1.0], 0.9: [2.0]}, [math.nan], OutcomeError, "at round 1 is nan"),
         ({0.1: [1.0], 0.9: [2.0]}, [1.0, 2.0], OutcomeError, "a number for each of 1 forecasts"),
         ({0.1: [1.0, math.nan], 0.9: [2.0, 3.0]}, [1.0, 2.0], ForecastError, "round 2 has the quantile 0.1 of NaN"),
         ({10: [1.0], 90: [2.0]}, [1.0], ForecastError, "percent"),

@@ -35,9 +35,8 @@ import numpy as np
 
 from tests.serve.forks import Forks, forks
 from tests.serve.postgres import MISSING, Cluster, programs, running
-from treecal.serve._connections import open_store
+from treecal.serve._connections import Reader, open_store
 from treecal.serve._doctor import check_books
-from treecal.serve._store import Reader
 from treecal.serve._wire import NewStream, Part, StreamChange, Watch
 
 TARGET = 10_000

@@ -15,8 +15,8 @@ import numpy as np
 from msgspec import structs
 
 from treecal.serve._books import Books
+from treecal.serve._connections import Reader
 from treecal.serve._refusals import Refusal
-from treecal.serve._store import Reader
 from treecal.serve._wire import NewForecast, NewOutcome, NewStream, Part, Watch
 from treecal.serve._writer import Writer
 

@@ -138,7 +138,7 @@ def test_what_is_announced_is_what_late_announces(kind: str, books: Books) -> No
 
 def names_and_rows(books: Books) -> dict[str, list[Any]]:
     tables = ("streams", "rounds", "arrivals", "pending", "alarms")
-    return {name: list(books.store._connection.execute(f"SELECT * FROM {name}")) for name in tables}  # type: ignore[attr-defined]
+    return {name: list(books.store._connection.execute(f"SELECT * FROM {name}")) for name in tables}
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -333,7 +333,7 @@ def test_doctor_finds_what_was_changed(books: Books, change: str) -> None:
     filled(books, corrector=wire.Part("vector"))
     done(books, lambda: books.save("s"))
     sound(books)
-    connection = books.store._connection  # type: ignore[attr-defined]
+    connection = books.store._connection
     connection.execute(change)
     assert connection.changes()
     (found,) = check_books(books.store)

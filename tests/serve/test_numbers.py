@@ -93,7 +93,10 @@ def test_a_stream_without_a_model_is_guarded(tmp_path: Path) -> None:
         ({"q10": "a", "q90": 200}, 1, "no numbers in 'q10'"),
         ({"10": 3, "90": 5}, 1, "level is '10'"),
         ({"mean": 3, "sd": -1}, 1, "the sd -1"),
+        ({"q10": 10**400, "q90": 200}, 1, "out of range"),
+        ({"mean": 3, "sd": 1, "family": "cauchy"}, 1, "family is 'cauchy'"),
         ({"q10": 100, "q90": 200}, "high", "'high', expected a number"),
+        ({"q10": 100, "q90": 200}, 10**400, "0000, expected a number"),
         ({"q10": 100, "q90": 200}, [1.0, 2.0], "expected a number"),
     ],
 )

@@ -18,7 +18,6 @@ import numpy as np
 import pytest
 
 pytestmark = pytest.mark.heavy
-sync_api = pytest.importorskip("playwright.sync_api", reason="install the dependency group `browser`")
 CHROMIUM = shutil.which("chromium")
 FLAGS = [
     *("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"),
@@ -30,6 +29,7 @@ FLAGS = [
 def browser() -> Iterator[Any]:
     if CHROMIUM is None:
         pytest.skip("install Chromium, as Debian's package chromium")
+    sync_api = pytest.importorskip("playwright.sync_api", reason="install the dependency group `browser`")
     with sync_api.sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield chromium

@@ -15,10 +15,10 @@ import pytest
 from tests.serve.postgres import Cluster
 from tests.serve.script import Clock, Log, answer, log_of, send, send_all, steps
 from treecal.exceptions import FileError
-from treecal.serve._connections import open_store
+from treecal.serve._connections import Store, open_store
 from treecal.serve._doctor import check_books
 from treecal.serve._refusals import Refusal
-from treecal.serve._store import Store, queries
+from treecal.serve._store import queries
 from treecal.serve._wire import NewForecast, NewStream
 from treecal.serve._writer import Writer
 
@@ -275,7 +275,7 @@ class TestLost:
 
         with open_store(url) as store:
             reader = store.reader()
-            store._connection.close()  # type: ignore[attr-defined]
+            store._connection.close()
             monkeypatch.setattr(_postgres, "_connected", reached)
             for each in (reader, store):
                 with pytest.raises(Refusal, match=r"does not answer"):

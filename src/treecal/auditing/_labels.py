@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from treecal._typing import Array, Integers
-from treecal._validate import whole_number
+from treecal._validate import known_numbers, whole_number
 from treecal.auditing._cells import AuditRows
 from treecal.auditing._counts import AuditCounts
 from treecal.auditing._groups import Groups, Key
@@ -63,7 +63,7 @@ def audit_labels(P: ArrayLike, Y: ArrayLike, names: Sequence[str] | None = None,
     P
         The probability of each label, `(n, labels)`.
     Y
-        1 or 0 for each; NaN where it is not known, which leaves it out of that label alone.
+        1 or 0 for each; NaN, or masked, where it is not known, which leaves it out of that label alone.
     names
         The names of the labels; by default "0", "1", …
     bins
@@ -80,12 +80,12 @@ def audit_labels(P: ArrayLike, Y: ArrayLike, names: Sequence[str] | None = None,
     >>> round(found.joint, 2), round(found.joint_by_chance, 2)
     (0.16, 0.03)
     """
-    p, y = np.array(P), np.asarray(Y)  # probabilities are read twice, and may change meanwhile
-    if p.ndim != 2 or p.dtype.kind not in "biuf" or 0 in p.shape:
-        raise ForecastError(f"P has shape {p.shape} and type {p.dtype}, expected numbers of shape (n, labels).")
-    if y.shape != p.shape or y.dtype.kind not in "biuf":
-        wanted = f"numbers of shape {p.shape}, NaN where one is not known"
-        raise OutcomeError(f"Y has shape {y.shape} and type {y.dtype}, expected {wanted}.")
+    p = known_numbers("P", P, ForecastError)
+    y = known_numbers("Y", Y, OutcomeError)
+    if p.ndim != 2 or 0 in p.shape:
+        raise ForecastError(f"P has shape {p.shape}, expected (n, labels).")
+    if y.shape != p.shape:
+        raise OutcomeError(f"Y has shape {y.shape}, expected {p.shape}.")
     size = p.shape[1]
     titles = [str(k) for k in range(size)] if names is None else [str(name) for name in names]
     if len(set(titles)) < len(titles) or len(titles) != size:
@@ -113,20 +113,16 @@ def audit_labels(P: ArrayLike, Y: ArrayLike, names: Sequence[str] | None = None,
     return LabelsAudit(**parts, problems=found.problems, joint=joint, joint_by_chance=chance)
 
 
-def _column(p: Any, y: Any, name: str) -> tuple[Array, Integers]:
+def _column(p: Array, y: Array, name: str) -> tuple[Array, Integers]:
     """Return the probabilities and outcomes of the rows of a label whose outcome is known."""
-    own = p.astype(np.float64)
-    came = y.astype(np.float64)
-    known = ~np.isnan(came)
-    if not (valid := (own >= 0) & (own <= 1)).all():  # NaN, too
+    known = ~np.isnan(y)
+    if not (valid := (p >= 0) & (p <= 1)).all():  # NaN, too
         row = int(np.argmin(valid))
-        raise ForecastError.at(row, f"has the probability {own[row]:g} of {name!r}.", where="in row")
-    if not (valid := ~known | (came == 0) | (came == 1)).all():
+        raise ForecastError.at(row, f"has the probability {p[row]:g} of {name!r}.", where="in row")
+    if not (valid := ~known | (y == 0) | (y == 1)).all():
         row = int(np.argmin(valid))
-        raise OutcomeError.at(row, f"has {came[row]:g} for {name!r}, expected 1, 0, or NaN.", where="in row")
-    if known.all():
-        return own, came.astype(np.int64)
-    return own[known], came[known].astype(np.int64)
+        raise OutcomeError.at(row, f"has {y[row]:g} for {name!r}, expected 1, 0, or NaN.", where="in row")
+    return p[known], y[known].astype(np.int64)
 
 
 def _joint(p: Any, *tables: Array) -> list[float]:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from treecal._typing import Array, Integers
+from treecal._validate import known_numbers
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError
 from treecal.measures import Labels, few_mean, read_labels
 
@@ -72,7 +73,7 @@ def stated(
     confidence
         The probability of being right that each row states; up to 101 distinct ones.
     correct
-        Whether it was: 1 or 0; NaN where it is not known.
+        Whether it was: 1 or 0; NaN, or masked, where it is not known.
     probability, proxy
         As in `treecal.measures.few_labels`. Without `probability` the rows that are known stand for themselves.
 
@@ -87,8 +88,8 @@ def stated(
     0.7: right 0.72, fine
     0.9: right 0.70, say 0.7
     """
-    p = np.asarray(confidence, np.float64)
-    y = np.asarray(correct, np.float64)
+    p = known_numbers("confidence", confidence, ForecastError)
+    y = known_numbers("correct", correct, OutcomeError)
     if p.ndim != 1 or y.shape != p.shape or not len(p):
         raise ParameterError(f"confidence has shape {p.shape} and correct {y.shape}, expected one of each a row.")
     if not (valid := (p >= 0) & (p <= 1)).all():
@@ -108,7 +109,7 @@ def stated(
         hits = np.bincount(home[known & (y == 1)], minlength=len(values))
         right, low, high, p_values = _exactly(hits, labels, values)
     else:
-        f = None if proxy is None else np.asarray(proxy, np.float64)
+        f = None if proxy is None else known_numbers("proxy", proxy)
         right, low, high, p_values = _estimated(y, f, read_labels(known, probability), home, values)
     off = _discovered(p_values)
     says = _monotone(values, right, labels) if off.any() else values

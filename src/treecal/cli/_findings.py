@@ -15,7 +15,7 @@ from treecal.correctors import GuardedCorrector
 from treecal.engine import GuardedRun, Run
 from treecal.exceptions import UnsupportedError
 from treecal.forecasters import Guarded, largest_error
-from treecal.geometry import Distance, NegativeEntropy, Norm, Simplex, l1, l2, linf
+from treecal.geometry import Cdf, Distance, NegativeEntropy, Norm, Simplex, l1, l2, linf
 from treecal.io import class_labels
 from treecal.ledger import Ledger, Table
 from treecal.measures import Losses
@@ -106,7 +106,10 @@ class Findings:
 
     @property
     def _names(self) -> tuple[str, ...]:
-        return class_labels(self.played.space) or tuple(f"x{i + 1}" for i in range(self.played.space.dim))
+        space = self.played.space
+        if isinstance(space, Cdf):
+            return tuple(f"F({z:.12g})" for z in space.thresholds)
+        return class_labels(space) or tuple(f"x{i + 1}" for i in range(space.dim))
 
 
 @dataclass(frozen=True)

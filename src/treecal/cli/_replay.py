@@ -6,9 +6,10 @@ import shlex
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
+from cyclopts import Parameter
 
 from treecal.cli._findings import Findings, Guard, Played
 from treecal.cli._keyed import Log, measured_in, open_rows
@@ -18,7 +19,7 @@ from treecal.cli._rows import end
 from treecal.cli._terminal import emit, page
 from treecal.engine import GuardedRun, can_replay, replay as at_once
 from treecal.exceptions import ParameterError
-from treecal.geometry import Norm
+from treecal.geometry import Box, Cdf, Norm
 from treecal.io import LOG, Keys, new_file, write_csv
 from treecal.report import MOST_CLASSES
 from treecal.streams import play
@@ -37,6 +38,7 @@ def replay(
     outcomes: Outcomes = Outcomes(),  # noqa: B008 # frozen
     method: Method = Method(),  # noqa: B008 # frozen
     outcome: str | None = None,
+    cdf: Annotated[tuple[float, float] | None, Parameter(allow_leading_hyphen=True)] = None,
     norm: str | None = None,
     top: int = 10,
     report: Path | None = None,
@@ -58,6 +60,7 @@ def replay(
         treecal replay days.csv --outcome weather --forecaster treecal --arity 8
         treecal replay days.parquet --outcome weather --report days.html
         treecal replay days.parquet --outcome weather --key city --seq day
+        treecal replay load.csv --outcome load --cdf 0 500
 
     Exit codes: 0 success, 1 invalid rows were left out, 2 invalid input, 130 interrupted.
 
@@ -68,6 +71,8 @@ def replay(
     outcome
         Column of the outcome; or columns of its coordinates, separated by commas. By default "outcome", or the only
         column.
+    cdf
+        Lowest and highest value of a number whose distribution is forecast, where --box forecasts its mean.
     norm
         Norm of the gaps: l1, l2, linf, or l followed by a number; by default --forecaster-norm, or l1 for classes,
         otherwise l2.
@@ -91,6 +96,10 @@ def replay(
     if master is not None and engine != "spark":
         raise ParameterError.expected("--master", master, "nothing, unless --engine spark")
     space = None if outcomes == Outcomes() else outcomes.space()
+    if cdf is not None:
+        if space is not None or key is not None:
+            raise ParameterError("--cdf is a set of outcomes of its own, of one stream.", hint="leave out the others.")
+        space = Box(*cdf)  # as numbers are read
     columns = split("--outcome", outcome) or None
     if key is not None and seq is not None and report is None:
         log = Log(path, columns, Keys(key, seq), space, on_error)
@@ -108,14 +117,14 @@ def replay(
             f"{rows.source.name} has {rows.space.dim:,} classes, and a report has room for {MOST_CLASSES:,}.",
             hint="leave --report out, or group rare classes into one.",
         )
-    forecaster = method.make(rows.space)
+    forecaster = method.make(rows.space if cdf is None else Cdf(*cdf))
     measure = measured_in(forecaster, norm)
     who = described(forecaster)
     with ExitStack() as stack:
         # A file that cannot be written is an error before the work, not after it.
         page_file = stack.enter_context(new_file(report, force=force)) if report else None
         table_file = stack.enter_context(new_file(csv, force=force)) if csv else None
-        read = _read(rows)
+        read = _read(rows) if cdf is None else _read(rows)[:, 0]
         if page_file is None:
             played = _played(forecaster, read)
         else:

@@ -35,7 +35,8 @@ def _awaited(
 class AsyncClient:
     """`Client` for an event loop: the same methods, to be awaited, and the same guarantees.
 
-    Calls are made by threads, and so is the delivery of what is in the spool: the loop never waits.
+    Calls are made by threads, and so is the delivery of what is in the spool: the loop never waits. A call that
+    is cancelled goes on in its thread until its timeout.
 
     Parameters
     ----------

@@ -141,7 +141,7 @@ def answers(lines: Iterable[bytes], client: Client) -> Iterator[bytes]:
         try:
             try:
                 message = msgspec.json.decode(line)
-            except msgspec.DecodeError as error:
+            except (msgspec.DecodeError, RecursionError) as error:
                 raise _RefusedError(_PARSE, f"this is no JSON: {error}") from None
             if not isinstance(message, dict) or not isinstance(message.get("method"), str):
                 if isinstance(message, dict) and ("result" in message or "error" in message):
@@ -189,7 +189,7 @@ def _described(name: str, kind: type[_Tool]) -> dict[str, Any]:
 def _called(parameters: dict[str, Any], client: Client) -> dict[str, Any]:
     """Return what a tool answers; what it refuses is an answer too, for the agent to read."""
     name = parameters.get("name")
-    if name not in TOOLS:
+    if not isinstance(name, str) or name not in TOOLS:
         raise _RefusedError(_PARAMETERS, f"there is no tool {name!r}; there are {', '.join(TOOLS)}.")
     try:
         call = msgspec.convert(parameters.get("arguments") or {}, TOOLS[name])

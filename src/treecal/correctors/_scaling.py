@@ -136,6 +136,7 @@ class Scaling(Corrector):
         self._pairs = _pairs(self._design)
         self._eye = np.tile(np.eye(len(identity) // self._blocks), (self._blocks, 1, 1))
         self._state = Newton(identity[None], self.ridge * self._eye[None], np.ones(1), 0.0)
+        self._asked: tuple[Array | None, Array] = None, identity  # the last forecast alone, and its entries of F(b)
 
     @classmethod
     def examples(cls, space: ConvexSet) -> Iterator[Corrector]:
@@ -180,8 +181,18 @@ class Scaling(Corrector):
         kernels.logarithms.for_rows(len(found))(np.array(forecasts), self._least, found)
         return found
 
+    def _alone(self, forecast: Array) -> Array:
+        """Return the entries of `F(b)` of one forecast, `(1, entries)`: computed once for both halves of its round."""
+        asked = self._asked
+        if asked[0] is not forecast:
+            asked = self._asked = forecast, self._values(self._logs(forecast[None]))
+        return asked[1]
+
     def _announce(self, forecast: Array) -> Forecast:
-        return self._point(self._means(forecast[None])[0])
+        now = self._state
+        mean = np.empty((1, self.space.dim))
+        kernels.announce.now(now.theta, now.trust, self._alone(forecast), self._design, mean)
+        return self._point(mean[0])
 
     def _announce_many(self, forecasts: Array, groups: Any) -> Array:
         return self._means(forecasts)
@@ -200,16 +211,16 @@ class Scaling(Corrector):
 
     def _after(self, forecast: Array, outcome: Array, *, weight: float = 1.0) -> Changes:
         weights = None if weight == 1.0 else np.array([weight])
-        return {"_state": self._stepped(Batch(forecast[None], np.array(outcome)[None], weights=weights))[1]}
+        batch = Batch(forecast[None], np.array(outcome)[None], weights=weights)
+        return {"_state": self._stepped(batch, self._alone(forecast))[1]}
 
     def _played(self, batch: Batch) -> tuple[Array, Changes]:
-        means, now = self._stepped(batch)
+        means, now = self._stepped(batch, self._values(self._logs(batch.forecasts)))
         return means, {"_state": now}
 
-    def _stepped(self, batch: Batch) -> tuple[Array, Newton]:
-        """Return what is announced in rounds in order, and the state after them."""
+    def _stepped(self, batch: Batch, values: Array) -> tuple[Array, Newton]:
+        """Return what is announced in rounds in order, given the entries of their `F(b)`, and the state after them."""
         rows, weights = forgetting.steps_of(batch)
-        values = self._values(self._logs(batch.forecasts))
         steps = Steps(np.zeros(len(rows), np.int64), rows, weights, values, np.array(batch.outcomes))
         means = np.empty(batch.forecasts.shape)
         one = self._with_room(self._state.seen + math.fsum(weights))

@@ -11,11 +11,11 @@ from numpy.typing import ArrayLike
 
 from treecal._states import Configured, Locked, check_names
 from treecal._typing import Array, Integers, Saved
-from treecal._validate import finite_array
+from treecal._validate import finite_array, known_numbers
 from treecal.correctors import Corrector, PlattScaling
 from treecal.engine._bank import Bank
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError, SnapshotError
-from treecal.geometry import Simplex
+from treecal.geometry import ROUNDING, Simplex
 from treecal.monitor import Alarm, Monitor, StreamEvidence, WatchedStreams, discovered
 
 
@@ -64,7 +64,7 @@ class Labels(Locked, Configured):
         *,
         corrector: Corrector | None = None,
         alpha: float = 0.05,
-        tolerance: float = 1e-6,
+        tolerance: float = ROUNDING,
     ) -> None:
         if isinstance(names, str) or not all(isinstance(name, str) for name in names) or not len(names):
             raise ParameterError.expected("names", names, "a list of names of labels")
@@ -107,16 +107,13 @@ class Labels(Locked, Configured):
         forecasts
             The model's probabilities, `(labels,)` or `(n, labels)`.
         outcomes
-            1 or 0 for each; NaN where it is not known.
+            1 or 0 for each; NaN, or masked, where it is not known.
         """
         p = self._probabilities(forecasts)
-        y = np.array(outcomes)  # our own: the caller's may change once it is checked
-        if y.shape != p.shape or y.dtype.kind not in "biuf":
-            raise OutcomeError(
-                f"outcomes have shape {y.shape} and type {y.dtype}, expected numbers of shape {p.shape}, NaN where one "
-                "is not known."
-            )
-        known = ~np.isnan(y.astype(np.float64))
+        y = known_numbers("outcomes", outcomes, OutcomeError)
+        if y.shape != p.shape:
+            raise OutcomeError(f"outcomes have shape {y.shape}, expected {p.shape}.")
+        known = ~np.isnan(y)
         if not (valid := ~known | (y == 0) | (y == 1)).all():
             *row, k = np.argwhere(np.atleast_1d(~valid))[0].tolist()
             where = f" in row {row[0]}" if row else ""

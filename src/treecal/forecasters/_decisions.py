@@ -304,7 +304,7 @@ class Decisions(Forecaster):
         most = max(step * math.sqrt(count * squares) for step, count in zip(self._steps, counts, strict=True))
         most = self.losses.unit * (most / rounds + (0.0 if cells is None else cells.lost))
         decisions = "" if cells is not None else f", {len(counts)} decisions"
-        return Certificate(most, f"regret matching, {max(counts)} actions{decisions}")
+        return Certificate(most, f"regret matching, {max(counts)} action{'s' * (max(counts) > 1)}{decisions}")
 
     def _check(self, state: Decided) -> None:
         check_count("rounds", state.rounds)

@@ -1,7 +1,7 @@
 """Where outcomes live and how far apart they are: sets, norms and regularizers."""
 
 from treecal.geometry._cdf import Cdf, Distribution
-from treecal.geometry._convex import LARGEST, TOLERANCE, ConvexSet, Extent, frozen, within_reach
+from treecal.geometry._convex import LARGEST, ROUNDING, TOLERANCE, ConvexSet, Extent, frozen, within_reach
 from treecal.geometry._distributions import (
     FAMILIES,
     from_members,
@@ -31,7 +31,6 @@ from treecal.geometry._norms import (
     positive_definite,
 )
 from treecal.geometry._outcomes import (
-    ROUNDING,
     SAMPLE,
     checked_start,
     checked_tolerance,

@@ -23,6 +23,9 @@ from treecal.geometry._value import Value
 TOLERANCE = 1e-9
 """How far outside a set a point may lie and still count as inside, relative to the size of the set."""
 
+ROUNDING = 1e-6
+"""How far from the simplex forecasts may lie by default: as far as float32 and six decimals round them."""
+
 LARGEST = 2.0**500
 """The largest coordinate a set may have: sums of 2^60 outcomes, and squares of their gaps, then stay finite."""
 

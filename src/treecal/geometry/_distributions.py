@@ -30,6 +30,7 @@ from treecal._typing import Array
 from treecal._validate import fraction
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError, RepairWarning
 from treecal.geometry._cdf import Cdf
+from treecal.geometry._convex import ROUNDING
 from treecal.geometry._pairing import Refusal, columns, listed
 
 FAMILIES = ("normal", "logistic", "laplace", "lognormal")
@@ -153,7 +154,7 @@ def _law_values(law: Any, space: Cdf) -> Array:
         return np.array([law.cdf(z) for z in space.thresholds.tolist()], np.float64)
 
 
-def read_distributions(space: Cdf, values: Any, *, before: int = 0, tolerance: float = 1e-6) -> Array:
+def read_distributions(space: Cdf, values: Any, *, before: int = 0, tolerance: float = ROUNDING) -> Array:
     """Return many forecasts as rows of values at the thresholds, `(n, dim)`, an array of our own; or raise.
 
     Parameters
@@ -324,7 +325,7 @@ def _numeric(table: dict[Any, NDArray[Any]], name: Any, before: int, ndim: int) 
             column = np.array([np.nan if entry is None else entry for entry in column.ravel()], float).reshape(
                 column.shape
             )
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, OverflowError):  # as 10**400
             column = np.empty(0, "U1")
     if column.ndim != ndim or column.dtype.kind not in "iuf":
         expected = "numbers" if ndim == 1 else "an array of numbers, a row for each round"

@@ -20,14 +20,12 @@ from numpy.typing import ArrayLike, NDArray
 from treecal._typing import Array
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError
 from treecal.geometry._cdf import Cdf
-from treecal.geometry._convex import TOLERANCE, ConvexSet, frozen
+from treecal.geometry._convex import ROUNDING, TOLERANCE, ConvexSet, frozen
 from treecal.geometry._distributions import read_distribution, read_number
 from treecal.geometry._pairing import Refusal, by_entry, listed, order_of
 from treecal.geometry._sets import SIGNS, Product, Simplex
 
 FLOAT64 = np.dtype(np.float64)
-ROUNDING = 1e-6
-"""How far from the simplex forecasts may lie by default: as far as float32 and six decimals round them."""
 MOST_ROUNDING = 0.1
 """The largest such tolerance: anything farther away is not rounding."""
 SAMPLE = 1000
@@ -351,6 +349,8 @@ def _complaint(space: ConvexSet, point: Array) -> str:
 
 def _coerce(space: ConvexSet, value: Any, round_: int, error: Refusal) -> Array:
     expected = f"expected {space.dim} real numbers, a point of {space!r}"
+    if isinstance(space, Cdf) and not isinstance(value, list | tuple | np.ndarray):
+        expected = f"expected a number from {space.low:g} to {space.high:g}"
     if value is None or isinstance(value, str | bytes):
         raise error.at(round_, f"is {value!r}, {expected}.", hint=_no_class(space, value, error))
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):

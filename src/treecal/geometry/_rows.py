@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from treecal._typing import Array
 from treecal.exceptions import ForecastError, OutcomeError
 from treecal.geometry._cdf import Cdf
-from treecal.geometry._convex import LARGEST, TOLERANCE, ConvexSet
+from treecal.geometry._convex import LARGEST, ROUNDING, TOLERANCE, ConvexSet
 from treecal.geometry._distributions import read_distributions, read_numbers
 from treecal.geometry._outcomes import (
-    ROUNDING,
     class_indices,
     read_forecast,
     read_outcome,

@@ -29,6 +29,7 @@ from treecal.monitor import Alarm, Monitor
 require("river", extra="river", what="treecal.integrations.river")
 from river import base, metrics
 
+__all__ = ["CalibrationDrift", "CalibrationError", "RecalibratedClassifier", "RecalibratedRegressor"]
 Probabilities = dict[Any, float]
 
 

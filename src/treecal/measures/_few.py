@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from treecal._typing import Array, Integers
-from treecal._validate import finite_array, fraction, positive_number, whole_number
+from treecal._validate import finite_array, fraction, known_numbers, positive_number, whole_number
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError
 from treecal.measures._levels import AT_ZERO, Interval, Law, square_interval, unseen
 from treecal.measures._log import read_forecasts, sum_by
@@ -182,7 +182,7 @@ def estimate(
     ----------
     Angelopoulos, Duchi and Zrnic, "PPI++: efficient prediction-powered inference", 2023.
     """
-    m = np.asarray(values, np.float64)
+    m = known_numbers("values", values)
     if m.ndim != 1:
         raise ParameterError(f"values have shape {m.shape}, expected one for each row.")
     f = None if proxy is None else finite_array("proxy", proxy, ndim=1)
@@ -238,16 +238,14 @@ def few_labels(
     """
     forecasts = read_forecasts(P)
     n, classes = forecasts.shape
-    given = np.asarray(y)
-    if given.shape != (n,) or given.dtype.kind not in "biuf":
-        raise OutcomeError(
-            f"outcomes have shape {given.shape} and type {given.dtype}, expected a class for each of {n} rows, or NaN."
-        )
-    known = ~np.isnan(given.astype(np.float64))
+    given = known_numbers("outcomes", y, OutcomeError)
+    if given.shape != (n,):
+        raise OutcomeError(f"outcomes have shape {given.shape}, expected a class for each of {n} rows, or NaN.")
+    known = ~np.isnan(given)
     outcomes = np.where(known, given, 0).astype(np.int64)
     if (wrong := (outcomes != np.where(known, given, 0)) | (outcomes < 0) | (outcomes >= classes)).any():
         row = int(np.argmax(wrong))
-        raise OutcomeError.at(row, f"is {given[row]}, expected a class from 0 to {classes - 1}.", where="in row")
+        raise OutcomeError.at(row, f"is {given[row]:g}, expected a class from 0 to {classes - 1}.", where="in row")
     level = fraction("level", level)
     soft = None if proxy is None else read_proxy(proxy, n, classes)
     return few_measures(forecasts, outcomes, soft, read_labels(known, probability), level)

@@ -242,5 +242,5 @@ def read_outcomes(
     outcomes = raw.astype(np.float64)
     if not np.isfinite(outcomes).all():
         row = int(np.argmin(np.isfinite(outcomes)))
-        raise OutcomeError.at(row, f"is {outcomes[row]}, expected a number.", where="in row")
+        raise OutcomeError.at(row + 1, f"is {outcomes[row]}, expected a number.")
     return laws, outcomes, read_weights(weights, laws.rows)

@@ -38,8 +38,11 @@ class LossTable(NamedTuple):
         names: tuple[Any, ...] = tuple(range(count) if actions is None else actions)
         if len(names) != count or len({*map(str, names)}) < count or not all(isinstance(n, str | int) for n in names):
             raise LossError(f"{where} has the actions {list(names)}, expected {count} different names.")
-        above = costs - costs.min(axis=0)
+        with np.errstate(over="ignore"):
+            above = costs - costs.min(axis=0)
         span = float(above.max())
+        if span == np.inf:
+            raise LossError(f"in {where} actions differ by more than a float holds, {np.finfo(float).max:.3g}.")
         if span <= _DROWNED * float(np.abs(costs).max()):
             raise LossError(
                 f"in {where} actions differ by {span:.3g} at most, and cost up to {np.abs(costs).max():.3g}: "

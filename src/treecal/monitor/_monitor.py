@@ -18,6 +18,7 @@ from treecal.exceptions import ParameterError, SnapshotError, UnsupportedError
 from treecal.forecast import Forecast
 from treecal.forecasters import checked_space
 from treecal.geometry import (
+    ROUNDING,
     Cdf,
     ConvexSet,
     checked_tolerance,
@@ -158,7 +159,7 @@ class Monitor(Locked, Configured):
         arl: float | None = None,
         by_group: bool = False,
         least_probability: float | None = None,
-        tolerance: float = 1e-6,
+        tolerance: float = ROUNDING,
     ) -> None:
         self.space = checked_space(space)
         self.alpha = positive_number("alpha", alpha)

@@ -12,7 +12,7 @@ from treecal._typing import Array, Changes, Saved
 from treecal.correctors import Batch, Corrector, Group, Scored
 from treecal.exceptions import ParameterError
 from treecal.forecast import Forecast
-from treecal.geometry import ConvexSet
+from treecal.geometry import ROUNDING, ConvexSet
 from treecal.monitor._monitor import Monitor
 
 
@@ -43,7 +43,7 @@ class Watched(Corrector):
 
     _fields = ("monitor", "scores", "tolerance")
 
-    def __init__(self, monitor: Monitor, *, scores: Scored | None = "binned", tolerance: float = 1e-6) -> None:
+    def __init__(self, monitor: Monitor, *, scores: Scored | None = "binned", tolerance: float = ROUNDING) -> None:
         if not isinstance(monitor, Monitor):
             hint = "Watched(tc.Monitor(space))."
             raise ParameterError.expected("monitor", monitor, "a Monitor", hint=hint)

@@ -20,7 +20,7 @@ from treecal.correctors import Corrector, GuardedCorrector
 from treecal.engine import GuardedRun, Run, can_replay, replay
 from treecal.exceptions import ParameterError, UnsupportedError
 from treecal.forecasters import AdaptiveTreeCal, Forecaster, Guarded, GuardReport, TreeCal
-from treecal.geometry import ConvexSet, Norm, Simplex, as_column, as_norm, l1
+from treecal.geometry import Cdf, ConvexSet, Norm, Simplex, as_column, as_norm, l1, read_outcome_rows
 from treecal.ledger import Brier, Ledger, Reading
 from treecal.plots import IntervalTree, interval_tree
 from treecal.streams import Adversary, are_classes, checkpoints
@@ -184,20 +184,21 @@ def play(
     >>> entry.made, entry.curve.rounds[-3:], entry.curve.exact[-3:].round(2)
     ('TreeCal(Simplex(2), arity=4)', array([ 251.,  501., 1000.]), array([0.3 , 0.26, 0.23]))
     """
+    space = forecaster.space
     ys: Array | Adversary
     if isinstance(outcomes, Adversary):
         ys = outcomes
         count = rounds or 0
     else:
-        rows = np.asarray(outcomes)
-        if not are_classes(rows, forecaster.space):
-            rows = finite_array("outcomes", as_column(forecaster.space, rows), ndim=2)
+        rows = read_outcome_rows(space, outcomes) if isinstance(space, Cdf) else np.asarray(outcomes)
+        if not are_classes(rows, space):
+            rows = finite_array("outcomes", as_column(space, rows), ndim=2)
         ys = rows[:rounds]
         count = len(ys)
     if forecaster.rounds:
         raise ParameterError(f"the forecaster has played {forecaster.rounds} rounds already, expected a new one.")
-    norm = forecaster.space.default_norm if norm is None else as_norm(norm, forecaster.space)
-    seen = _Seen(forecaster.space, norm)
+    norm = space.default_norm if norm is None else as_norm(norm, space)
+    seen = _Seen(space, norm)
     ledger: Ledger | Run | GuardedRun
     if at_once and isinstance(ys, np.ndarray) and count and forecasts is None and can_replay(forecaster):
         ledger = _replayed(forecaster, ys, seen, progress)
@@ -221,7 +222,7 @@ def play(
     )
     if forecasts is None or isinstance(ys, Adversary):
         return entry
-    return replace(entry, before=_before(forecaster.space, forecasts, ys, norm, squares))
+    return replace(entry, before=_before(space, forecasts, ys, norm, squares))
 
 
 @dataclass

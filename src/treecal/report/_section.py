@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from treecal.auditing import Audit, Calibration
 from treecal.exceptions import ParameterError
-from treecal.geometry import Simplex
+from treecal.geometry import Cdf, Simplex
 from treecal.measures import off_among
 from treecal.report._entries import Entry
 from treecal.report._verdict import Verdict
@@ -137,6 +137,8 @@ class Section:
     def names(self) -> Sequence[str]:
         """Names of the coordinates."""
         space = self.entries[0].space
+        if isinstance(space, Cdf):
+            return [f"F({z:.12g})" for z in space.thresholds]
         known, kind = (space.classes, "class") if isinstance(space, Simplex) else (None, "coordinate")
         return self.classes or known or [f"{kind} {k}" for k in range(space.dim)]
 

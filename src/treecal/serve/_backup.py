@@ -11,10 +11,10 @@ from typing import NamedTuple
 from treecal._atomic import new_file
 from treecal._optional import require
 from treecal.exceptions import FileError, UnsupportedError
-from treecal.serve._connections import is_database, may_exist, open_store
+from treecal.serve._connections import Reader, Store, is_database, may_exist, open_store
 from treecal.serve._doctor import Checked, check_books
 from treecal.serve._sqlite import APPLICATION, SqliteReader
-from treecal.serve._store import Reader, Store, tables
+from treecal.serve._store import tables
 
 apsw = require("apsw", extra="serve", what="a backup")
 

@@ -24,6 +24,7 @@ from treecal.geometry import Cdf, Simplex
 from treecal.late import Arrival as Status, Opening, Outcome, Standing
 from treecal.serve import _wire as wire
 from treecal.serve._config import made_of, packed, written_parts
+from treecal.serve._connections import Store
 from treecal.serve._player import Player, Raised, rehearse
 from treecal.serve._refusals import Refusal
 from treecal.serve._replay import Picture, StreamRow, Taught, change, loaded, picture_of, stream_rows
@@ -36,7 +37,6 @@ from treecal.serve._rounds import (
     outcome_columns,
     outcome_of,
 )
-from treecal.serve._store import Store
 from treecal.serve._validation import check_groups, due_of, model_of, outcomes_of, tags_of
 
 SNAPSHOT_EVERY = 4096

@@ -8,15 +8,20 @@ import re
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from treecal.exceptions import ParameterError
 from treecal.serve._refusals import Refusal
 
 if TYPE_CHECKING:
-    from treecal.serve._store import Reader, Store
+    from treecal.serve._postgres import Postgres, PostgresReader
+    from treecal.serve._sqlite import Sqlite, SqliteReader
 
 T = TypeVar("T")
+Reader: TypeAlias = "SqliteReader | PostgresReader"
+"""A connection that reads: it sees what is committed. For one thread at a time."""
+Store: TypeAlias = "Sqlite | Postgres"
+"""A connection that writes, for one thread; nobody else writes the log meanwhile."""
 _SCHEME = re.compile(r"(\w[\w+.-]*)://")
 
 

@@ -8,10 +8,10 @@ from typing import NamedTuple
 from treecal.exceptions import TreeCalError
 from treecal.late import Opening
 from treecal.serve._config import OtherVersionError, packed, unpacked
+from treecal.serve._connections import Reader
 from treecal.serve._player import Player
 from treecal.serve._replay import StreamRow, begun, broken_links, replay, same, stream_rows
 from treecal.serve._rounds import DIGEST, Round, deleted_rows
-from treecal.serve._store import Reader
 
 _MOST = 20  # problems of a stream that are listed
 

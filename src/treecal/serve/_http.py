@@ -27,9 +27,9 @@ from treecal.serve._wire import Failure, Problem
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from treecal.serve._connections import Store
     from treecal.serve._log import Log
     from treecal.serve._metrics import Metrics
-    from treecal.serve._store import Store
     from treecal.serve._webhooks import Webhooks
     from treecal.serve._writer import Writer
 

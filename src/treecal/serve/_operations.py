@@ -32,10 +32,10 @@ from treecal.serve._warm import set_aside, warm_up
 if TYPE_CHECKING:
     from treecal.serve._access import Access
     from treecal.serve._books import Books
+    from treecal.serve._connections import Reader, Store
     from treecal.serve._log import Log
     from treecal.serve._metrics import Series
     from treecal.serve._replay import StreamRow
-    from treecal.serve._store import Reader, Store
     from treecal.serve._webhooks import Webhooks
     from treecal.serve._writer import Writer
 

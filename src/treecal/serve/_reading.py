@@ -21,11 +21,11 @@ from treecal.measures import Losses, Verdict, mean_interval
 from treecal.serve import _wire as wire
 from treecal.serve._books import STEP, quantiles_of, wire_alarm
 from treecal.serve._config import space_of
+from treecal.serve._connections import Reader
 from treecal.serve._player import BINS, CurvePoint, arrays, numbers_of
 from treecal.serve._refusals import Refusal
 from treecal.serve._replay import Picture, StreamRow, as_arrival
 from treecal.serve._rounds import LogEntry, Round, outcome_of, plain_outcome
-from treecal.serve._store import Reader
 
 Window = Literal["minute", "hour", "day", "week", "month"]
 LAST = 20_000

@@ -15,9 +15,10 @@ from treecal.exceptions import FileError, TreeCalError
 from treecal.late import Lead, Opening
 from treecal.monitor import Alarm
 from treecal.serve._config import OtherVersionError, unpacked
+from treecal.serve._connections import Reader
 from treecal.serve._player import CurvePoint, Player
 from treecal.serve._rounds import START, LogEntry, Round, SettingsChange, outcome_of, points_of
-from treecal.serve._store import Reader, Row
+from treecal.serve._store import Row
 from treecal.serve._wire import Counts, NewStream
 
 _PAGE = 4096  # rows that are read at a time

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
 from functools import cache
 from importlib import resources
-from typing import Any, Protocol, Self
+from typing import Any
 
 from treecal.exceptions import FileError
 from treecal.serve._refusals import Refusal
@@ -15,59 +13,6 @@ from treecal.serve._refusals import Refusal
 Row = tuple[Any, ...]
 SOME = 4096
 """Rows of a table that are read at a time."""
-
-
-class Reader(Protocol):
-    """A connection that reads: it sees what is committed. For one thread at a time."""
-
-    def query(self, name: str, *arguments: Any) -> list[Row]:
-        """Return the rows of a query, by its name in `queries.sql`."""
-
-    def each(self, name: str, rows: Sequence[Row]) -> list[Row]:
-        """Return the rows of a query asked once for each of the arguments, one after the other."""
-
-    def rows(self, table: str) -> Iterator[list[Row]]:
-        """Yield all rows of a table, some at a time, while nothing else is asked."""
-
-    def moment(self) -> AbstractContextManager[None]:
-        """Let all queries in a block see the same: what is committed when it begins."""
-
-    def damage(self) -> list[str]:
-        """Return what is wrong with the files themselves, as far as the database tells."""
-
-    def close(self) -> None:
-        """Close the connection."""
-
-
-class Store(Reader, Protocol):
-    """A connection that writes, for one thread; nobody else writes the log meanwhile."""
-
-    def begin(self) -> None:
-        """Begin a transaction."""
-
-    def run(self, name: str, rows: Sequence[Row]) -> None:
-        """Run a statement once for each of the arguments."""
-
-    def fill(self, table: str, rows: Sequence[Row]) -> None:
-        """Add whole rows to a table."""
-
-    def commit(self) -> None:
-        """End the transaction: when this returns, it survives a loss of power."""
-
-    def rollback(self) -> None:
-        """Undo the transaction; without one, nothing happens."""
-
-    def purge(self) -> None:
-        """Leave no trace of what the transaction deletes, as far as that is up to the connection."""
-
-    def reader(self) -> Reader:
-        """Return another connection, to read by."""
-
-    def __enter__(self) -> Self:
-        """Open the books."""
-
-    def __exit__(self, *error: object) -> None:
-        """Close them."""
 
 
 class Broken(Exception):  # noqa: N818 # it is a state of the store, not a mistake

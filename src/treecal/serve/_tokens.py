@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 from treecal.exceptions import ParameterError
 
 if TYPE_CHECKING:
-    from treecal.serve._store import Reader, Store
+    from treecal.serve._connections import Reader, Store
 
 Scope = Literal["forecast", "outcome", "read", "admin", "delete"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)

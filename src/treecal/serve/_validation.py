@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from treecal._typing import Array
 from treecal.correctors import Corrector
-from treecal.exceptions import ForecastError, OutcomeError
+from treecal.exceptions import ForecastError, OutcomeError, ParameterError
 from treecal.geometry import Cdf, Simplex, read_forecast, read_numbers, read_outcome
 from treecal.late import Outcome, briefs
 from treecal.serve._player import Player
@@ -32,6 +33,8 @@ def model_of(player: Player, each: NewForecast, at: str) -> Array | None:
             # A tolerance is for those who call the library.
             hint = error.hint if error.tolerance is None else "divide by the sum first."
             raise Refusal("invalid", error.of(each.id).message, hint=hint, at=f"{at}p") from None
+        except ParameterError as error:  # of a law
+            raise Refusal("invalid", error.message, hint=error.hint, at=f"{at}p") from None
     if each.p is not None or each.used:
         raise Refusal("invalid", "the stream makes its own forecasts.", hint="leave p out.", at=f"{at}p")
     return None
@@ -58,8 +61,8 @@ def due_of(each: NewForecast, at: str) -> float | None:
 
 def _number_of(space: Cdf, given: Any) -> Array:
     """Return a number within the set, as it is kept."""
-    if isinstance(given, bool) or not isinstance(given, int | float):
-        raise OutcomeError.at(1, f"is {given!r}, expected a number.")
+    if isinstance(given, bool) or not isinstance(given, int | float) or abs(given) > sys.float_info.max:
+        raise OutcomeError.at(1, f"is {given!r:.40}, expected a number.")
     return read_numbers(space, np.array([given], np.float64)) + 0.0
 
 

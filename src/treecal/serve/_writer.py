@@ -16,8 +16,9 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 from treecal.exceptions import TreeCalError
 from treecal.serve._books import Books, Event
+from treecal.serve._connections import Store
 from treecal.serve._refusals import Refusal
-from treecal.serve._store import Broken, Store
+from treecal.serve._store import Broken
 
 T = TypeVar("T")
 _MOST = 512  # requests in one transaction
