@@ -17,11 +17,15 @@ PROGRAMS = [
     "examples/guard_constants.py --rounds 20",
     "examples/held_out.py --short --streams 2",
     "examples/monitor_peers.py --streams 1",
+    "examples/monitor_table.py --numbers --streams 3",
     "examples/race_on_spark.py",
     "benchmarks/beside.py",
     "benchmarks/certificates.py --rounds 1000",
     "benchmarks/corrector_bank.py --keys 100 --rows 1000 --batch 1000",
+    "benchmarks/decisions.py --rows 50",
+    "benchmarks/distributions.py --brief",
     "benchmarks/guarded_bank.py --streams 100",
+    "benchmarks/number_costs.py --rows 10000",
     "benchmarks/swap.py --actions 10 --rounds 64",
 ]
 

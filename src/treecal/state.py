@@ -289,8 +289,8 @@ _OURS: dict[str, type[Any]] = {
         *(getattr(room, name) for room in (geometry, measures, correctors, forecasters) for name in room.__all__),
     )
     if _is_ours(kind)
-} | {"CorrectorBank": Bank}
-"""The classes that a snapshot may name, one by an older name, too. Users' classes are named as in their registries."""
+}
+"""The classes that a snapshot may name. Users' classes are named as in their registries."""
 
 
 def _encode(value: Any) -> Any:
@@ -396,8 +396,6 @@ class _Decoder:
 
     def _made(self, kind: type[Any], arguments: dict[str, Any]) -> Any:
         given = {key: self.value(entry) for key, entry in arguments.items()}
-        if kind is Bank and given.keys() <= {"forecaster", "corrector"}:  # as older snapshots name it
-            given = dict(zip(["thing"], given.values(), strict=False))
         self._room -= _size(kind, given)
         if self._room < 0:
             raise SnapshotError(f"the arguments of {kind.__name__} ask for more memory than its snapshot holds.")

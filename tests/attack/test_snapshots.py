@@ -396,7 +396,7 @@ def test_ten_thousand_crafted_snapshots(attack_seed: int, attack_seconds: float,
 def bank_header(**arguments: Any) -> dict[str, Any]:
     space = {"class": "Simplex", "arguments": {"dim": 3}}
     tree = {"class": "TreeCal", "arguments": {"space": space, "arity": 8, "depth": None, "mix": 0.0, **arguments}}
-    return {"class": "Bank", "arguments": {"forecaster": tree}, "state": {}, "version": 2}
+    return {"class": "Bank", "arguments": {"thing": tree}, "state": {}, "version": 2}
 
 
 def test_sums_of_one_stream_for_sixty_four_are_refused() -> None:

@@ -93,7 +93,7 @@ def test_invalid_input_is_named() -> None:
     with pytest.raises(OutcomeError, match="shape"):
         audit_labels(P, Y[:, :1])
     with pytest.raises(OutcomeError, match=r"object values, expected .*, NaN where one is not known"):
-        audit_labels([[0.5]], [[None]])  # type: ignore[arg-type]
+        audit_labels([[0.5]], np.array([[None]]))
 
 
 def _false(logs: int) -> float:

@@ -155,16 +155,6 @@ def test_the_floor_sinks_as_rounds_go_by() -> None:
         f.cancel()
 
 
-def test_snapshots_without_floors_resume() -> None:
-    f = tc.Multicalibrator(tc.Simplex(3))
-    P, Y = some_rounds(3, 6, 0)
-    f.update_many(P, Y, groups=[("a",)] * 6)
-    state = f.get_state()
-    older = {name: value for name, value in state["own"].items() if name != "lifted"}
-    f.set_state(state | {"own": older})
-    assert not f.get_state()["own"]["lifted"].any()
-
-
 @pytest.mark.parametrize("rounds", [200, 1500])
 def test_the_error_of_a_group_falls_as_one_over_the_root(rounds: int) -> None:
     """The class that is forecast least is the outcome: nobody can be right, and no group is biased."""

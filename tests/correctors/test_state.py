@@ -210,16 +210,3 @@ def test_the_example_of_the_base_class_passes_the_checks() -> None:
     examples = next(each for each in found if each.name == "Corrector")
     doctest.DocTestRunner().run(examples, clear_globs=False)
     check_corrector(lambda: examples.globs["Shift"](tc.Simplex(3)))
-
-
-@pytest.mark.parametrize("make", [lambda: tc.VectorScaling(TWO), lambda: tc.Gated(tc.Recalibrator(TWO))])
-def test_a_state_of_before_logs_were_counted_is_one_without_logs(make: Callable[[], Any]) -> None:
-    def older(state: Any) -> Any:
-        return (
-            {key: older(part) for key, part in state.items() if key != "fitted"} if isinstance(state, dict) else state
-        )
-
-    f, g, (forecasts, outcomes) = make(), make(), some_rounds(2, 20, 0)
-    run(f, forecasts, outcomes)
-    g.set_state(older(f.get_state()))
-    assert everything(g) == everything(f)

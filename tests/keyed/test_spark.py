@@ -1,6 +1,6 @@
 """What runs on Spark gives what one machine gives: epochs, audits and replays.
 
-By default Spark starts once, for an epoch and an audit; all else that uses it is in `make heavy`.
+By default Spark starts once, for an epoch; all else that uses it is in `make heavy`.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ def test_bad_rows_fail_their_keys_and_the_epoch_goes_on(cluster: Any, tmp_path: 
         spark.read(cluster, path, 8)
 
 
+@pytest.mark.heavy
 def test_spark_says_what_the_others_say(cluster: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = {"a": [0.5, 0.5, 0.25, 1.0] * 50, "b": [0.5, 0.5, 0.75, 0.0] * 50, "label": ["a", "b", "b", "a"] * 50}
     path = str(tmp_path / "log.parquet")

@@ -21,7 +21,7 @@ def killed(kind: str, kills: int, seed: int, folder: Path) -> Counter[str]:
 
 
 def test_nothing_is_lost_or_double_when_the_server_is_killed(tmp_path: Path) -> None:
-    killed("sqlite", kills=10, seed=0, folder=tmp_path)
+    killed("sqlite", kills=5, seed=0, folder=tmp_path)
 
 
 @pytest.mark.heavy

@@ -56,7 +56,7 @@ def serving(data: Path, port: int = 0) -> Iterator[str]:
 def looking(browser: Any, base: str, **options: Any) -> Iterator[Any]:
     """Open a page that may neither complain nor ask anybody but the server."""
     context = browser.new_context(base_url=base, **options)
-    context.set_default_timeout(15_000)
+    context.set_default_timeout(60_000)
     page = context.new_page()
     complaints: list[str] = []
     page.on("console", lambda said: complaints.append(said.text) if said.type in ("error", "warning") else None)
@@ -428,7 +428,7 @@ def test_every_choice_of_the_form_is_taken(browser: Any, tmp_path: Path) -> None
             page.fill("#new-classes", "no, yes")
             page.select_option("#new-player", value=value)
             page.get_by_role("button", name="Create the stream").click()
-            page.wait_for_url(f"**/streams/s{number}", timeout=60_000)  # the first of a kind is compiled
+            page.wait_for_url(f"**/streams/s{number}")
 
 
 def test_a_token_is_asked_for_kept_and_forgotten(browser: Any, tmp_path: Path) -> None:

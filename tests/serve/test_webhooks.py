@@ -329,7 +329,7 @@ def killed(folder: Path, kills: int) -> None:
 
 
 def test_no_alarm_is_lost_when_the_server_is_killed(tmp_path: Path) -> None:
-    killed(tmp_path, 4)
+    killed(tmp_path, 2)
 
 
 @pytest.mark.heavy

@@ -153,8 +153,6 @@ class Kept(Locked, Configured, ABC):
     def _resumed(self, state: Saved) -> Changes:
         """Return the attributes, by name, that a copy of this state makes; any other raises."""
         waits = isinstance(state, dict) and "open" in state
-        if isinstance(state, dict):
-            state = {"fitted": 0, **state}  # older snapshots lack it
         check_names("the state", state, ["rounds", "fitted", "own", "scores", "ledgers", *["open"] * waits])
         rounds = state["rounds"]
         check_count("rounds", rounds)

@@ -6,9 +6,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from treecal._states import check_array, check_names
 from treecal._sums import two_sum
-from treecal._typing import Array, Integers, Outcomes, Saved
+from treecal._typing import Array, Integers, Outcomes
 from treecal.columns import ROUNDS, ColumnStreams, Field, Schema, waves
 from treecal.exceptions import SnapshotError
 
@@ -97,19 +96,6 @@ class MeanStreams(ColumnStreams):
         np.add.at(self.rounds, rows, 1)
         self.torn = False
         return announced
-
-    def state(self, rows: Integers) -> Saved:
-        """Return the state, with a row for each group of each stream."""
-        kept = self.rows(rows)
-        return kept | {name: kept[name].reshape(-1, *kept[name].shape[2:]) for name in ("first", "sums")}
-
-    def resumed(self, state: Saved) -> Self:
-        check_names("the state", state, ("rounds", "first", "sums"))
-        streams = np.size(state["rounds"])
-        shapes = {field.name: field.shape for field in self.schema.fields[1:]}
-        for name, shape in shapes.items():
-            check_array(name, state[name], (streams * self._places, *shape[1:]))
-        return self.with_rows(state | {name: state[name].reshape(streams, *shape) for name, shape in shapes.items()})
 
     def with_rows(self, columns: Any) -> Self:
         twin = super().with_rows(columns)

@@ -219,8 +219,6 @@ class Multicalibrator(Corrector):
         }
 
     def _own_resumed(self, state: Saved, rounds: int) -> Changes:
-        if isinstance(state, dict) and "lifted" not in state:  # older snapshots are of no floors
-            state = {**state, "lifted": np.zeros((len(state.get("names", ())), self.space.dim))}
         check_names("the groups", state, ("names", "weight", "sums", "squares", "lifted", "spent"))
         names = saved_names(state["names"])
         weight = state["weight"]

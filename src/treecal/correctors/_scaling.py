@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
-from treecal._states import MOST_ROUNDS, check_array, check_names, check_number, check_rounds
-from treecal._typing import Array, Changes, Integers, Outcomes, Saved
+from treecal._states import MOST_ROUNDS, check_array, check_number
+from treecal._typing import Array, Changes, Integers, Outcomes
 from treecal._validate import HEAVIEST, positive_number
 from treecal.columns import ROUNDS, Columns, ColumnStreams, Field, Schema
 from treecal.correctors import _forgetting as forgetting, _newton_kernels as kernels
@@ -384,24 +384,6 @@ class ScalingStreams(ColumnStreams):
         self.columns.put(touched, now)
         self.torn = False
         return means
-
-    def state(self, rows: Integers) -> Saved:
-        """Return an array for each part of the state; without what is the same for all where nothing is forgotten."""
-        kept = self.rows(rows)
-        if self.thing.forget:
-            return kept
-        return {"rounds": kept["rounds"], **{name: kept[name][:, 0] for name in ("theta", "curvature")}}
-
-    def resumed(self, state: Saved) -> Self:
-        if self.thing.forget:
-            return self.with_rows(state)
-        check_names("the state", state, ("rounds", "theta", "curvature"))
-        rounds = check_rounds("rounds", state["rounds"], np.size(state["rounds"]))
-        for name, shape in (("theta", self.thing._state.theta.shape), ("curvature", self.thing._state.curvature.shape)):
-            check_array(name, state[name], (len(rounds), *shape[1:]))
-        copies = {name: state[name][:, None] for name in ("theta", "curvature")}
-        rest = {"seen": rounds + self.thing._state.seen, "trust": np.ones((len(rounds), 1))}
-        return self.with_rows({"rounds": rounds} | rest | copies)
 
 
 def _scalings(columns: Columns) -> Scalings:

@@ -390,8 +390,6 @@ class Bank(Locked, Configured):
         given = dict(state)
         streams = self._streams
         names = given.pop("keys", {})
-        if isinstance(given.get("streams"), dict):  # older snapshots of correctors
-            given |= given.pop("streams")
         if isinstance(self.thing, Corrector):
             thing = deepcopy(self.thing)
             thing.set_state(given.pop("start", None))

@@ -50,13 +50,12 @@ from treecal.forecasters._tree.steps import (
     Costs as Costs,
     Weighed as Weighed,
     carry as carry,
-    climb as climb,
     first_off_simplex as first_off_simplex,
     kernel_args as kernel_args,
     place_rows as place_rows,
     weigh_piece as weigh_piece,
 )
-from treecal.forecasters._tree.treecal import TreeCal
+from treecal.forecasters._tree.treecal import TreeCal, climb as climb
 
 __all__ = [
     "REGISTRY",

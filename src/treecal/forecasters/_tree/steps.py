@@ -5,7 +5,7 @@ Sums and divisions are those of `Path`, in its order and never fused, so that po
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -89,18 +89,6 @@ def first_off_simplex(rows: Array, tol: float) -> int:
         if not (total >= 1 - tol and size <= 1 + tol):  # NaN fails both
             return i
     return -1
-
-
-def climb(path: Path, leaves: Any, index: int, tol: float, total: Array, errors: Array) -> int:
-    """Write the sum of a piece, whose first round is number `index`, and add the errors of its nodes by height.
-
-    Return the first of the leaves that is none, or −1. The compiler is imported when it is called.
-    """
-    from treecal.forecasters._tree.climb import Into, climb_leaves, few_chunks, new_room
-
-    tree, mix = kernel_args(path)
-    room = new_room(tree.arity, len(total), mix, tol)
-    return climb_leaves(leaves, index, tree, mix, Into(total, errors), few_chunks(len(total)), room)
 
 
 # Rounds.

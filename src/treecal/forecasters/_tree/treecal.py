@@ -241,3 +241,15 @@ class TreeStreams(ColumnStreams):
             name: np.ascontiguousarray(array.swapaxes(0, 1)) if name in entries and np.ndim(array) > 1 else array
             for name, array in state.items()
         }
+
+
+def climb(path: Path, leaves: Any, index: int, tol: float, total: Array, errors: Array) -> int:
+    """Write the sum of a piece, whose first round is number `index`, and add the errors of its nodes by height.
+
+    Return the first of the leaves that is none, or −1. The compiler is imported when it is called.
+    """
+    from treecal.forecasters._tree.climb import Into, climb_leaves, few_chunks, new_room
+
+    tree, mix = kernel_args(path)
+    room = new_room(tree.arity, len(total), mix, tol)
+    return climb_leaves(leaves, index, tree, mix, Into(total, errors), few_chunks(len(total)), room)
