@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from treecal.engine._climb import (
 )
 from treecal.engine._groups import Groups, Leaves
 from treecal.engine._outcomes import as_array, as_float_or_class, read_outcomes
-from treecal.exceptions import ParameterError, UnsupportedError
+from treecal.exceptions import ParameterError, TreeCalError, UnsupportedError
 from treecal.forecast import Forecast
 from treecal.forecasters import AdaptiveTreeCal, TreeCal, TreeState, carry, kernel_args
 from treecal.geometry import ConvexSet, Distance, Simplex, as_distance
@@ -240,15 +241,41 @@ def _equal_weights(level: Level, unit: float = 1.0) -> Array:
 
 
 def _in_order(plan: Plan, pieces: Iterator[NDArray[Any]], threads: int) -> Iterator[tuple[int, Piece]]:
-    """Climb as many pieces at once as there are threads, this one among them; yield them, with their first rounds."""
+    """Climb pieces in parallel; yield them, with the number of their first round, in the order of the stream.
 
-    def climb(numbered: tuple[int, NDArray[Any]]) -> tuple[int, Piece]:
-        index, raw = numbered
-        return index, climb_piece(plan, raw, index)
+    This thread is one of those that climb: one that only waited would take the processor from them now and then.
+    """
+    starts = itertools.count(0, plan.piece)
+    if threads == 1:
+        yield from ((index, climb_piece(plan, raw, index)) for index, raw in zip(starts, pieces, strict=False))
+        return
+    waiting: deque[tuple[int, NDArray[Any], Future[Piece]]] = deque()
+    with ThreadPoolExecutor(threads - 1) as pool:
+        try:
+            for index, raw in zip(starts, pieces, strict=False):
+                busy = sum(not future.done() for *_, future in waiting) >= 2 * (threads - 1)
+                climbing = _climbed(plan, raw, index) if busy else pool.submit(climb_piece, plan, raw, index)
+                waiting.append((index, raw, climbing))
+                while waiting and (waiting[0][2].done() or len(waiting) > 2 * threads):  # no more are held in memory
+                    start, _, climbing = waiting.popleft()
+                    yield start, climbing.result()
+            for place in reversed(range(len(waiting))):  # those that no thread has taken yet
+                start, raw, climbing = waiting[place]
+                if climbing.cancel():
+                    waiting[place] = start, raw, _climbed(plan, raw, start)
+            while waiting:
+                start, _, climbing = waiting.popleft()
+                yield start, climbing.result()
+        finally:
+            for *_, climbing in waiting:
+                climbing.cancel()
 
-    numbered = zip(itertools.count(0, plan.piece), pieces, strict=False)
-    with ThreadPoolExecutor(max(1, threads - 1)) as pool:
-        while some := list(itertools.islice(numbered, threads)):
-            others = pool.map(climb, some[1:])
-            yield climb(some[0])
-            yield from others
+
+def _climbed(plan: Plan, raw: NDArray[Any], index: int) -> Future[Piece]:
+    """Climb a piece in this thread; what is invalid in it is raised when its turn has come."""
+    climbed: Future[Piece] = Future()
+    try:
+        climbed.set_result(climb_piece(plan, raw, index))
+    except TreeCalError as error:
+        climbed.set_exception(error)
+    return climbed
