@@ -35,6 +35,14 @@ def positive_number(name: str, value: Any, *, or_zero: bool = False) -> float:
     return float(value)
 
 
+def fraction(name: str, value: Any, *, hint: str | None = None) -> float:
+    """Return `value` as a float between 0 and 1, neither included, or raise."""
+    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    if not number or not 0 < value < 1:
+        raise ParameterError.expected(name, value, "a number between 0 and 1", hint=hint)
+    return float(value)
+
+
 def finite_array(name: str, value: Any, *, ndim: int | None = None) -> Array:
     """Return `value` as a read-only float64 copy with only finite entries, or raise."""
     if any(map(np.ma.is_masked, value if isinstance(value, list | tuple) else (value,))):

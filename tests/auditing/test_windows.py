@@ -176,7 +176,7 @@ def test_pay_off_by_group_its_interval_and_chance() -> None:
     parts = [part.payoff for part in found.groups.values()]
     assert sum(part.counts.sum() for part in parts if part is not None) == 4000
     assert "a row" in str(found)
-    assert f"pays {whole.cost:.4g} a row" in render([audited(found)], title="Costs")
+    assert f"costs {whole.cost:.4g} a row" in render([audited(found)], title="Costs")
     with pytest.raises(LossError, match="expected"):
         tc.audit(log, forecast="p", outcome="y", loss=[[0, 1, 2], [1, 0, 2]])
 
@@ -187,7 +187,7 @@ def test_command_line(tmp_path: Path) -> None:
     columns = ("--forecast", "p", "--outcome", "y", "--no-exact")
     done = run("audit", log, *columns, "--time", "when", "--loss", "0,4; 1,1")
     assert done.code == 0
-    for words in ("Windows of time, by when", "2026-01-05", "Alarm after round", "pays"):
+    for words in ("Windows of time, by when", "2026-01-05", "Alarm after round", "Acting on these"):
         assert words in done.out
     refused(run("audit", log, *columns, "--loss", "0,4; 1"), "--loss")
     refused(run("audit", log, *columns, "--time", "day"), "no column 'day'")

@@ -17,7 +17,6 @@ from treecal.auditing._number_sums import NumberSums
 from treecal.auditing._result import Audit, shown
 from treecal.auditing._sample import LabelSample, sample_labels
 from treecal.auditing._stated import Stated, advice, gathered, read_answers, read_confidences, stated
-from treecal.auditing._words import acted, watched
 from treecal.measures import Bins
 
 # Names that are imported and not listed are for the other rooms of the package.

@@ -30,6 +30,12 @@ class ByKey(dict[Key, T]):
         return self[name,]
 
 
+def printable(name: object) -> str:
+    """Return a name from the log, with nothing that a terminal would interpret."""
+    words = "(missing)" if name is None else str(name)
+    return words if words.isprintable() else repr(words)[1:-1]
+
+
 def in_order(keys: Iterable[Key]) -> list[Key]:
     """Return keys in order: values of a type together, missing ones last."""
     return sorted(keys, key=lambda key: [(v is None, type(v).__name__, 0 if v is None else v) for v in key])

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, overload
@@ -17,13 +16,12 @@ from treecal._platform import processors
 from treecal._typing import Integers
 from treecal._validate import whole_number
 from treecal.auditing import _sql as sql
-from treecal.auditing._arrays import from_arrays
 from treecal.auditing._cells import AuditRows
 from treecal.auditing._counts import AuditCounts
 from treecal.auditing._exact import ErrorSums, named_distances
 from treecal.auditing._few import WEIGHT, FewLog, check_known, read_few
 from treecal.auditing._groups import Groups
-from treecal.auditing._memory import ArrayLog, open_arrays
+from treecal.auditing._memory import ArrayLog, from_arrays, open_arrays
 from treecal.auditing._number_audit import NumberAudit, audit_numbers
 from treecal.auditing._number_rows import Columns
 from treecal.auditing._result import Audit
@@ -32,7 +30,6 @@ from treecal.auditing._windows import WINDOWS, Windows
 from treecal.exceptions import FileError, ParameterError
 from treecal.geometry import Distance, Simplex
 from treecal.io import (
-    LOG,
     Chunk,
     OnError,
     Outcomes,
@@ -301,8 +298,8 @@ def audit(
     empty = partial(AuditCounts.empty, classes=len(rows.labels), bins=bins, scale=scale, table=table)
     windows = None
     if time is not None:
-        with closing(_column(rows, time)) as column:
-            windows = Windows(time, column, empty(Groups((time,))), rows.classes or (), unit=window)
+        column = [rows.column(time)] if isinstance(rows, ArrayLog) else rows.source.moments(time, rows.rows)
+        windows = Windows(time, column, empty(Groups((time,))), rows.classes or (), unit=window)
     counts = empty(Groups(by))
     watch.stage = "rows"
     _count_rows(rows, counts, watch.rows, windows)
@@ -364,18 +361,6 @@ def _read(source: Source, options: Mapping[str, Any]) -> Outcomes:
     if not rows.labels:
         raise ParameterError.expected("outcome", options["outcome"], "a column of labels, or one column for each class")
     return rows
-
-
-def _column(rows: Outcomes | ArrayLog, name: str) -> Generator[Any]:
-    """Yield the cells of a column, some at a time."""
-    if isinstance(rows, ArrayLog):
-        yield rows.column(name)
-        return
-    question = f"SELECT {rows.source.moment(name)} AS t FROM {LOG}"
-    for part in rows.source.parts():
-        with closing(part.batches(question, rows=rows.rows)) as batches:
-            for batch in batches:
-                yield batch["t"]
 
 
 def _scale(outcomes: Outcomes | ArrayLog) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -222,8 +221,7 @@ def audit_numbers(
     calendar = None
     over_time = NumberSums(columns)
     if time is not None:
-        with closing(rows.column(time)) as column:  # type: ignore[type-var] # generators close
-            calendar = Calendar(time, column, unit=window)
+        calendar = Calendar(time, rows.column(time), unit=window)
     sample = OutcomeSample()
     last = LastRows(columns)
     seen = 0
@@ -236,7 +234,7 @@ def audit_numbers(
             over_time.add(laws, chunk.outcomes, window_of, len(calendar.groups.index))
         sample.add(chunk.outcomes)
         last.add(chunk.forecasts, chunk.outcomes)
-        seen = chunk.first + len(chunk.rows)
+        seen += len(chunk.outcomes)
         if progress is not None:
             progress("rows", seen, None)
     if not len(sample.outcomes):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,17 +86,12 @@ class Repairs:
         return " ".join(found)
 
 
-@dataclass
-class NumberChunk:
+class NumberChunk(NamedTuple):
     """Valid rows: forecasts `(n, columns)`, outcomes `(n,)`, and other columns as they are."""
 
     forecasts: Array
     outcomes: Array
     kept: dict[str, Any]
-    first: int
-    """Rows before them, valid or not."""
-    rows: NDArray[np.int64] = field(repr=False)
-    """Number of each row within the chunk as it was read."""
 
 
 class NumberRows:
@@ -130,22 +125,13 @@ class NumberRows:
             self.source.check(names)
         self.problems = Problems(self.name, on_error)
 
-    def column(self, name: str) -> Iterator[Any]:
-        """Yield the cells of a column of times, some at a time."""
-        if self.arrays is not None:
-            yield self.arrays[name]
-            return
-        for part in self.source.parts():
-            for batch in part.batches(f"SELECT {part.moment(name)} AS t FROM {LOG}", rows=AT_ONCE):
-                yield batch["t"]
+    def column(self, name: str) -> Iterable[Any]:
+        """Return the cells of a column of times, some at a time."""
+        return self.source.moments(name, AT_ONCE) if self.arrays is None else [self.arrays[name]]
 
     def __iter__(self) -> Iterator[NumberChunk]:
-        seen = 0
         for file, before, numbers, kept in self._read():
-            chunk = self._checked(numbers, kept, file, before)
-            chunk.first = seen
-            seen += len(numbers)
-            yield chunk
+            yield self._checked(numbers, kept, file, before)
 
     def _read(self) -> Iterator[tuple[str | None, int, Array, dict[str, Any]]]:
         """Yield the file if there are several, the rows before, the numbers with the outcome last, other columns."""
@@ -207,7 +193,7 @@ class NumberRows:
                 crossing = falls.any(axis=1)
                 self.repairs.crossing += int(crossing.sum())
                 forecasts[crossing] = np.sort(forecasts[crossing], axis=1)
-        return NumberChunk(forecasts, np.ascontiguousarray(outcomes), kept, 0, rows)
+        return NumberChunk(forecasts, np.ascontiguousarray(outcomes), kept)
 
     def _complaint(self, row: Array) -> str:
         """Return what is wrong with a row, by column."""

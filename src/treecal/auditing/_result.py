@@ -8,12 +8,11 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 from treecal.auditing._calibration import Calibration
-from treecal.auditing._groups import Key
+from treecal.auditing._groups import Key, printable
 from treecal.auditing._stated import Stated, advice
-from treecal.auditing._words import acted, labelled, printable, watched
 from treecal.geometry import pairing
 from treecal.io import Problems
-from treecal.measures import off_among
+from treecal.measures import Estimate, off_among
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -179,6 +178,19 @@ class Audit(Grouped[Calibration]):
                 advised = "Right on the whole, wrong at times: look at the windows; correctors follow such changes."
         return "\n".join(words), f"What to do: {advised}"
 
+    @property
+    def watched(self) -> str:
+        """Of windows: what a monitor of the rows found, in words."""
+        if (none := self.groups.get((None,))) is not None:
+            have = "row has" if none.rounds == 1 else "rows have"
+            return f"{none.rounds:,} {have} no {self.by[0]}, so no monitor watched the log."
+        if not self.in_order:
+            return f"The rows are not in the order of {self.by[0]}, so no monitor watched them."
+        if self.alarm is None:
+            return "A monitor that looked after every row has raised no alarm."
+        said = str(self.alarm)
+        return f"{said[0].upper()}{said[1:]}."
+
     def pieces(self, named: Named = "tc.{}".format, values: Sequence[Stated] = ()) -> list[Any]:
         """Return it as sentences and tables; `named` names correctors.
 
@@ -193,14 +205,14 @@ class Audit(Grouped[Calibration]):
         else:
             found = [f"{words}\n{advised}", show.errors(whole), show.scores(whole), show.classes(whole, self.columns)]
             if whole.payoff is not None:
-                found += [acted(whole.payoff), show.acting(whole.payoff)]
+                found += [whole.payoff.sentence, show.acting(whole.payoff)]
         if whole.estimates:
-            found += [show.estimates(whole), labelled(whole.estimates)]
+            found += [show.estimates(whole), _labelled(whole.estimates["accuracy"])]
         if self.groups:
             found.append(show.groups(self.by, self.groups))
         if (windows := self.windows) is not None:
             title = f"Windows of time, by {windows.by[0]}"
-            found += [show.groups(windows.by, windows.groups, title), watched(windows)]
+            found += [show.groups(windows.by, windows.groups, title), windows.watched]
         if self.problems.count:
             found.append(str(self.problems))
         return found
@@ -211,6 +223,16 @@ class Audit(Grouped[Calibration]):
 
         whole = self.whole
         return picture(3 * min(len(whole.classes), 3), 3.9, lambda figure: draw_audit(whole, figure, most=2))
+
+
+def _labelled(each: Estimate) -> str:
+    """Say of how many rows the outcome is known, and what further labels are worth."""
+    more = each.labels
+    return (
+        f"{each.labels:,} of {each.rows:,} rows are labelled: the tables above are about these, by their weights. As "
+        f"many labels again, {more:,}, would narrow the accuracy's interval from ± {each.half:.4f} to "
+        f"± {each.after(more):.4f}."
+    )
 
 
 def shown(audit: Audit, named: Named, values: Sequence[Stated] = ()) -> Any:

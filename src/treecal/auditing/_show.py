@@ -16,11 +16,10 @@ from rich.table import Table
 from rich.text import Text
 
 from treecal.auditing._calibration import Calibration
-from treecal.auditing._groups import Key
+from treecal.auditing._groups import Key, printable
 from treecal.auditing._stated import Stated
-from treecal.auditing._words import called, printable
 from treecal.exceptions import UnsupportedError
-from treecal.measures import Interval, Payoff
+from treecal.measures import Interval, Payoff, called
 
 _MOST_ROWS = 10  # of a table in HTML
 _MOST_LETTERS = 60  # of a cell

@@ -13,7 +13,7 @@ from cyclopts import App, CycloptsError, Parameter
 from treecal import __version__
 from treecal.cli._arena import arena
 from treecal.cli._audit import STDIN, audit
-from treecal.cli._backup import backup, move
+from treecal.cli._books import backup, move, token
 from treecal.cli._decide import decide
 from treecal.cli._demo import demo
 from treecal.cli._doctor import doctor
@@ -21,15 +21,12 @@ from treecal.cli._forecast import forecast
 from treecal.cli._game import game
 from treecal.cli._judge import judge
 from treecal.cli._monitor import monitor
-from treecal.cli._plan import plan
+from treecal.cli._plan import plan, recommend, sample_size
 from treecal.cli._recalibrate import recalibrate
-from treecal.cli._recommend import recommend
 from treecal.cli._replay import replay
-from treecal.cli._sample_size import sample_size
 from treecal.cli._serve import mcp, serve
 from treecal.cli._signals import interrupts
 from treecal.cli._terminal import Exit, say
-from treecal.cli._token import token
 from treecal.exceptions import TreeCalError
 
 app = App(

@@ -26,9 +26,11 @@ from treecal.geometry import linf
 _GAP = "a forecast of 0.75 with mean outcome 0.5 has ℓ1 error 0.5"
 
 
-def _ensure(holds: object, claim: str) -> None:
+def _ensure(holds: object, claim: str) -> str:
+    """Return what was claimed, if it holds."""
     if not holds:
         raise TreeCalError(f"expected that {claim}, which does not hold.")
+    return claim
 
 
 def forecasters() -> str:
@@ -109,8 +111,7 @@ def equilibria() -> str:
 def gambit() -> str:
     """A game survives the round trip through pygambit."""
     game = games.chicken()
-    _ensure(games.Game.from_gambit(game.to_gambit()) == game, "a game survives the round trip through pygambit")
-    return "a game survives the round trip through pygambit"
+    return _ensure(games.Game.from_gambit(game.to_gambit()) == game, "a game survives the round trip through pygambit")
 
 
 def openspiel() -> str:
@@ -160,8 +161,7 @@ def log() -> str:
     from treecal.auditing import audit
 
     exact = audit({"p": np.full(8, 0.75), "y": np.arange(8) % 2}, forecast="p", outcome="y").whole.exact
-    _ensure(exact is not None and abs(exact.errors["l1"] - 0.5) < 1e-12, _GAP)
-    return _GAP
+    return _ensure(exact is not None and abs(exact.errors["l1"] - 0.5) < 1e-12, _GAP)
 
 
 def at_once() -> str:
@@ -211,8 +211,7 @@ def river() -> str:
     metric = CalibrationError(norm="l1", resolution=None)
     for k in range(8):
         metric.update(k % 2, {0: 0.25, 1: 0.75})
-    _ensure(abs(metric.get() - 0.5) < 1e-12, _GAP)
-    return _GAP
+    return _ensure(abs(metric.get() - 0.5) < 1e-12, _GAP)
 
 
 def sklearn() -> str:
@@ -220,8 +219,7 @@ def sklearn() -> str:
     from treecal.integrations.sklearn import calibration_error
 
     error = calibration_error(np.arange(8) % 2, np.tile([0.25, 0.75], (8, 1)), norm="l1", resolution=None)
-    _ensure(abs(error - 0.5) < 1e-12, _GAP)
-    return _GAP
+    return _ensure(abs(error - 0.5) < 1e-12, _GAP)
 
 
 def monitor() -> str:
@@ -292,8 +290,9 @@ def torch() -> str:
     tensor = require("torch", extra="torch", what="treecal.torch").tensor
     metric = CalibrationError(2)
     metric.update(tensor([[0.25, 0.75]] * 8).log(), tensor([0, 1] * 4))
-    _ensure(abs(metric.compute().top_label.ece - 0.25) < 1e-6, "a forecast of 0.75 with mean outcome 0.5 has ECE 0.25")
-    return "a forecast of 0.75 with mean outcome 0.5 has ECE 0.25"
+    return _ensure(
+        abs(metric.compute().top_label.ece - 0.25) < 1e-6, "a forecast of 0.75 with mean outcome 0.5 has ECE 0.25"
+    )
 
 
 def postgres() -> str:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from treecal.cli._guard import Guard
+from treecal.cli._findings import Guard
 from treecal.cli._options import Following, Force, Method, Outcomes, split
 from treecal.cli._reader import News, Reader, names_of
+from treecal.cli._rounds import Rounds
 from treecal.cli._rows import line
-from treecal.cli._session import Steps, finished, follow, session
+from treecal.cli._session import Steps, finished, follow, following
 from treecal.cli._signals import Shield
 from treecal.cli._terminal import by_class, emit, say
 from treecal.exceptions import ParameterError
@@ -22,7 +23,6 @@ from treecal.io import Decoder
 from treecal.late import Late
 
 if TYPE_CHECKING:
-    from treecal.cli._rounds import Rounds
     from treecal.forecast import Forecast
 
 Announce = Literal["distribution", "mean", "draw"]
@@ -109,7 +109,7 @@ def forecast(
         path,
         reader,
         options,
-        session(method.make(space), options, output=output, force=force, names=names),
+        following(method.make(space), Rounds, options, output=output, force=force, names=names),
         Steps(lambda rounds, row: rounds.take(reader.read(row), partial(write, rounds)), begin=begin, after=ask),
         shield,
     )

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from treecal._typing import Array, Integers
     from treecal.forecast import Forecast
-    from treecal.io import Block, Outcomes as Log, Source
+    from treecal.io import Block, Outcomes as Log
 
 _BINS = 10
 
@@ -132,8 +132,7 @@ def monitor(
         own = NumberLog(path, numbers, outcome, () if group is None else (group,), options, decimal=decimal)
         watch = Monitor(own.space, alpha=alpha, arl=arl, by_group=group is not None)
         watch_numbers(own, watch)
-        _show(watch, None, own.rows.problems, None, {}, None, json=json)
-        return _ended(watch, None, None, end(own.rows.problems))
+        return _show(watch, None, own.rows.problems, None, {}, None, json=json) or end(own.rows.problems)
     columns = split("--forecast", forecast)
     space = None if path != "-" and outcomes == Outcomes() else outcomes.space()
     if fail_above is not None and not isinstance(space, Simplex | None):
@@ -147,7 +146,16 @@ def monitor(
         source = open_source(path, kind=options.kind, decimal=decimal)
         columns = columns or find_probabilities(source, outcome, None if space is None else class_labels(space))
         if options.id is None:
-            log = _log(source, space, columns, outcome, group, options.on_error, tolerance)
+            log = read_outcomes(
+                source,
+                outcome=outcome,
+                forecast=columns,
+                keep=() if group is None else (group,),
+                classes=None if space is None else class_labels(space),
+                space=space,
+                on_error=options.on_error,
+                tolerance=tolerance,
+            )
             space = log.space
         elif space is None:
             raise ParameterError("with --id the classes must be known.", hint="--classes rain,sun.")
@@ -165,8 +173,7 @@ def monitor(
     if log is not None and options.snapshot is None:
         problems = _read_log(log, asked, errors, group, clip)
         pairs = dict(zip(log.classes or (), log.names, strict=False))
-        _show(asked, errors, problems, fail_above, pairs, None, json=json)
-        return _ended(asked, errors, fail_above, end(problems))
+        return _show(asked, errors, problems, fail_above, pairs, None, json=json) or end(problems)
     decoder = Decoder(space, outcome=[outcome], forecast=columns, tolerance=asked.tolerance, decimal=decimal)
     ids = options.columns()
     reader = _Reader(
@@ -179,9 +186,10 @@ def monitor(
         clip=clip,
     )
 
-    def begin(thing: Any, waiting: Any, table: Any) -> _Watching:
+    def begin(thing: Any, **more: Any) -> _Watching:
         watched = Watched(thing, scores=None, tolerance=asked.tolerance) if isinstance(thing, Monitor) else thing
-        return _Watching(watched, errors, revises=time is not None, waiting=waiting, limit=options.limit)
+        more["kept"] = False  # nothing is written that could be written in part
+        return _Watching(watched, errors, revises=time is not None, **more)
 
     def take(rounds: _Watching, row: Any) -> None:
         news = reader.read(row)
@@ -217,14 +225,9 @@ def monitor(
         Shield(),
     )
     watch = found.rounds.monitor
-    _show(watch, errors, found.problems, fail_above, decoder.pairs, found.rounds, json=json)
+    alarm = _show(watch, errors, found.problems, fail_above, decoder.pairs, found.rounds, json=json)
     code = finished(found, options)
-    return code if found.interrupted else _ended(watch, errors, fail_above, code)
-
-
-def _ended(watch: Monitor, errors: _Errors | None, limit: float | None, code: Exit) -> Exit:
-    above = errors is not None and limit is not None and errors.rows and errors.classwise > limit
-    return Exit.ALARM if watch.alarm is not None or above else code
+    return code if found.interrupted else alarm or code
 
 
 class _Errors:
@@ -331,27 +334,6 @@ class _Reader(Reader):
         return columns[0] if columns else None
 
 
-def _log(
-    source: Source,
-    space: Simplex | None,
-    columns: tuple[str, ...],
-    outcome: str,
-    group: str | None,
-    on_error: Any,
-    tolerance: float | None,
-) -> Log:
-    return read_outcomes(
-        source,
-        outcome=outcome,
-        forecast=columns,
-        keep=() if group is None else (group,),
-        classes=None if space is None else class_labels(space),
-        space=space,
-        on_error=on_error,
-        tolerance=tolerance,
-    )
-
-
 def _read_log(log: Log, watch: Monitor, errors: _Errors | None, group: str | None, clip: float) -> Problems:
     """Watch a file of classes, in chunks of rows."""
     each = np.eye(log.space.dim)
@@ -379,8 +361,11 @@ def _show(
     rounds: Rounds | None,
     *,
     json: bool,
-) -> None:
+) -> Exit | None:
+    """Print what was found; return the exit code of an alarm, if there is one."""
     found = errors.classwise if errors is not None and errors.rows else None
+    above = found is not None and limit is not None and found > limit
+    code = Exit.ALARM if watch.alarm is not None or above else None
     if json:
         document: dict[str, Any] = {
             "rounds": watch.rounds,
@@ -397,7 +382,7 @@ def _show(
         if found is not None:
             document |= {"classwise_ece": found, "fail_above": limit}
         emit(document | problems.to_dict())
-        return
+        return code
     kind = "evidence" if watch.arl is None else "statistic"
     lines = [
         f"{counted(watch.rounds, 'round')}; {kind} {watch.statistic:.3g}, at most {watch.peak:.3g}, "
@@ -416,7 +401,7 @@ def _show(
         lines.append(rounds.standing)
     if pairs:
         lines.append(f"columns: {pairing(list(pairs.values()), list(pairs))}.")
-    if found is not None and limit is not None:
-        verdict = "above" if found > limit else "not above"
-        lines.append(f"class-wise calibration error {found:.4f}, {verdict} {limit:g}.")
+    if found is not None:
+        lines.append(f"class-wise calibration error {found:.4f}, {'above' if above else 'not above'} {limit:g}.")
     page().print("\n".join(lines), markup=False, soft_wrap=True)
+    return code

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from treecal import correctors
-from treecal.cli._guard import Guard
+from treecal.cli._findings import Guard
 from treecal.cli._numbers import NumberLog, Numbers, recalibrate_numbers
 from treecal.cli._options import Decimal, Following, Force, Outcomes, split
 from treecal.cli._reader import Batch, News, Reader, names_of
+from treecal.cli._rounds import Rounds
 from treecal.cli._rows import line, lines_of
-from treecal.cli._session import Many, Steps, finished, follow, session
+from treecal.cli._session import Many, Steps, finished, follow, following
 from treecal.cli._signals import Shield
 from treecal.cli._terminal import emit, emit_lines, page, say
 from treecal.correctors import Groups, all_correctors
@@ -28,7 +29,6 @@ RULES = {
 }
 if TYPE_CHECKING:
     from treecal._typing import Array
-    from treecal.cli._rounds import Rounds
     from treecal.correctors import Corrector
     from treecal.forecast import Forecast
     from treecal.geometry import ConvexSet
@@ -172,7 +172,7 @@ def recalibrate(
         path,
         reader,
         options,
-        session(asked, options, output=output, force=force, names=names),
+        following(asked, Rounds, options, output=output, force=force, names=names),
         Steps(lambda rounds, row: rounds.take(reader.read(row), write), many),
         shield,
     )

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import numpy as np
 from cyclopts import Parameter
 
-from treecal.cli._findings import Findings, Played
-from treecal.cli._guard import Guard
+from treecal.cli._findings import Findings, Guard, Played
 from treecal.cli._keyed import Log, measured_in, open_rows
 from treecal.cli._options import Force, Json, Method, OnInvalid, Outcomes, described, split
 from treecal.cli._progress import progress

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -39,26 +39,7 @@ _FEW = 8  # rows that are not worth being taken at once
 _MANY = 4096  # rows after which Ctrl-C is heard
 
 
-class Followed(Protocol):
-    """What rows are learned by."""
-
-    @property
-    def saved(self) -> Any:
-        """What a snapshot keeps."""
-
-    @property
-    def learned(self) -> int:
-        """Number of outcomes learned."""
-
-    @property
-    def changed(self) -> bool:
-        """Whether a row was followed."""
-
-    def to_list(self) -> list[list[Any]]:
-        """Return the open rounds, as JSON values."""
-
-
-R = TypeVar("R", bound=Followed)
+R = TypeVar("R", bound=Rounds)
 
 
 @dataclass
@@ -261,22 +242,10 @@ def finished(found: Ended[Any], options: Following) -> Exit:
     return Exit.INTERRUPTED
 
 
-def session(
-    asked: Corrector | Forecaster, options: Following, *, output: Path | None, force: bool, names: tuple[str, ...]
-) -> AbstractContextManager[Session[Rounds]]:
-    """Give what a run of a corrector or forecaster works on."""
-
-    def begin(thing: Any, waiting: Any, table: NewTable | None) -> Rounds:
-        kept = options.snapshot is not None
-        return Rounds(thing, names=names, table=table, waiting=waiting, limit=options.limit, kept=kept)
-
-    return following(asked, begin, options, output=output, force=force, names=names)
-
-
 @contextmanager
 def following(
     asked: Kept,
-    begin: Callable[[Any, Any, NewTable | None], R],
+    begin: Callable[..., R],
     options: Following,
     *,
     output: Path | None = None,
@@ -286,7 +255,7 @@ def following(
     """Give what a run works on, and in the end write the table and save the snapshot, which belong together.
 
     Also after an error, where there is a snapshot: what it has learned is in the table. Without one, or if no row was
-    followed, nothing is left. `begin` makes the rounds of what is followed, of those that are open, and of the table.
+    followed, nothing is left. `begin` makes the rounds, as `Rounds` does.
     """
     snapshot = options.snapshot
     with ExitStack() as stack:
@@ -300,7 +269,9 @@ def following(
             table: NewTable | None = None
             if output is not None:
                 table = files.enter_context(new_table(output, columns=names, force=force))
-            rounds = begin(thing, notes.get("open", ()), table)
+            kept = snapshot is not None
+            waiting = notes.get("open", ())
+            rounds = begin(thing, names=names, table=table, waiting=waiting, limit=options.limit, kept=kept)
             learned = LearnedFiles(notes.get("files", ()))
             run = Session(rounds, snapshot, 0 if table else options.every, learned, options.new_file)
             try:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from treecal._optional import require
 from treecal._typing import Array
-from treecal._validate import finite_array, whole_number
+from treecal._validate import finite_array, fraction, whole_number
 from treecal.exceptions import GeometryError, ParameterError
 from treecal.geometry._convex import TOLERANCE, ConvexSet, Extent, frozen, within_reach
 from treecal.geometry._norms import Crps, Norm, as_norm, as_points
@@ -250,8 +250,7 @@ class Distribution:
 
     def interval(self, coverage: float) -> tuple[Any, Any]:
         """Return the central interval of this probability: both tails outside it are equally likely."""
-        if not (isinstance(coverage, int | float | np.number) and 0 < coverage < 1):
-            raise ParameterError.expected("coverage", coverage, "a number between 0 and 1", hint="0.9 for 90 %.")
+        coverage = fraction("coverage", coverage, hint="0.9 for 90 %.")
         return self.quantile((1 - coverage) / 2), self.quantile((1 + coverage) / 2)
 
     @property

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from treecal._compile import strict
 from treecal._elementary import applied, exp, exponentials, log, normal_cdfs
 from treecal._typing import Array
+from treecal._validate import fraction
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError, RepairWarning
 from treecal.geometry._cdf import Cdf
 from treecal.geometry._convex import ROUNDING
@@ -70,10 +71,8 @@ def quantile_level(name: Any) -> float:
             if percent or (named and "." not in digits):
                 thousandths = named and len(digits) >= 3  # q025, q975
                 level = float(f"0.{digits}") if thousandths else round(level / 100, 12)
-    if isinstance(level, bool) or not isinstance(level, int | float | np.number) or not 0 < level < 1:
-        hint = "divide levels in percent by 100." if isinstance(level, int | float) and 1 <= level < 100 else None
-        raise ParameterError.expected("level", name, "a number between 0 and 1", hint=hint)
-    return float(level)
+    hint = "divide levels in percent by 100." if isinstance(level, int | float) and 1 <= level < 100 else None
+    return fraction("level", level, hint=hint)
 
 
 def quantile_levels(names: Iterable[Any]) -> dict[float, Any]:

@@ -4,13 +4,12 @@ from treecal._atomic import new_file
 from treecal.io._arrays import as_array, read_arrays
 from treecal.io._columns import Label, Numbers, given_classes, in_order, valid_sql, valid_weight_sql, valid_weights
 from treecal.io._csv import CSV, read_header, write_csv
-from treecal.io._decoder import Decoder, check_columns, class_labels, listed, one_spelling
+from treecal.io._decoder import NUMBER, Decoder, Keys, check_columns, class_labels, listed, one_spelling
 from treecal.io._duckdb import library
 from treecal.io._formats import FORMATS, Format, format_named, format_of, known_formats, register
 from treecal.io._json import JSON_LINES, json_rows
 from treecal.io._layouts import read_records
 from treecal.io._learned import LearnedFiles
-from treecal.io._names import NUMBER, Keys
 from treecal.io._open import arrays_of, open_source, open_stream
 from treecal.io._outcomes import (
     Chunk,

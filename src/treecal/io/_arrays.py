@@ -29,11 +29,9 @@ def read_arrays(source: Any, names: Sequence[str], *, plain: Sequence[str] = ())
     opened = open_source(source)
     opened.check(names)
     cells: dict[str, list[Any]] = {name: [] for name in names}
-    for row in opened.rows(tuple(dict.fromkeys(names))):
-        if row.problem is not None or not isinstance(row.value, dict):
-            raise FileError.at(opened.name, *row.place, row.problem or "it is not a JSON object.")
+    for row in opened.objects(tuple(dict.fromkeys(names))):
         for name, column in cells.items():
-            column.append(row.value.get(name))
+            column.append(row.get(name))
     if not cells[names[0]]:
         raise FileError(f"there are no rows in {opened.name}.")
     return {name: as_array(name, column, plain=name in plain) for name, column in cells.items()}

@@ -40,11 +40,7 @@ def read_records(source: Any) -> list[Record]:
     'C'
     """
     opened = open_source(source)
-    rows: list[Record] = []
-    for row in opened.rows():
-        if row.problem is not None or not isinstance(row.value, dict):
-            raise FileError.at(opened.name, *row.place, row.problem or "it is not a JSON object.")
-        rows += _unpacked(row.value)
+    rows = [row for whole in opened.objects() for row in _unpacked(whole)]
     if not rows:
         raise FileError(f"there are no rows in {opened.name}.")
     return _as_laid_out(rows)

@@ -34,9 +34,8 @@ from treecal.io._columns import (
     numbers,
     valid_weights,
 )
-from treecal.io._decoder import Decoder, listed, one_spelling
+from treecal.io._decoder import Decoder, Keys, listed, one_spelling
 from treecal.io._duckdb import library
-from treecal.io._names import Keys
 from treecal.io._open import open_source
 from treecal.io._problems import OnError, Problems
 from treecal.io._source import LOG, Source

@@ -6,7 +6,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import cache
 from itertools import islice
 from typing import Any
@@ -141,6 +141,20 @@ class Source:
             for value in values:
                 row += 1
                 yield Row(Place(row, None), value)
+
+    def objects(self, columns: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
+        """Yield the rows as objects, with these columns; one that is none raises."""
+        for row in self.rows(columns):
+            if row.problem is not None or not isinstance(row.value, dict):
+                raise FileError.at(self.name, *row.place, row.problem or "it is not a JSON object.")
+            yield row.value
+
+    def moments(self, name: str, rows: int) -> Iterator[Any]:
+        """Yield the cells of a column of times, up to so many at a time."""
+        for part in self.parts():
+            with closing(part.batches(f"SELECT {part.moment(name)} AS t FROM {LOG}", rows=rows)) as batches:
+                for batch in batches:
+                    yield batch["t"]
 
     def check_complete(self, rows: int, *, columns: Sequence[str], valid: int) -> None:
         """Raise an error unless these many rows are all that the source holds.

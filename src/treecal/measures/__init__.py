@@ -36,7 +36,7 @@ from treecal.measures._numbers import (
     sharpness,
     up_to,
 )
-from treecal.measures._payoff import ActionPayoff, Payoff, best_actions, payoff_loss
+from treecal.measures._payoff import ActionPayoff, Payoff, best_actions, called, payoff_loss
 from treecal.measures._placed import NumberVerdict, Placed
 from treecal.measures._reliability import Bins, Luck, bin_class, bin_rows, classwise_ece, mean_gap
 from treecal.measures._sample_size import SampleSize, sample_size, smallest_effect

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from treecal._typing import Array, Integers
-from treecal._validate import finite_array, known_numbers, positive_number, whole_number
+from treecal._validate import finite_array, fraction, known_numbers, positive_number, whole_number
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError
 from treecal.measures._levels import AT_ZERO, Interval, Law, square_interval, unseen
 from treecal.measures._log import read_forecasts, sum_by
@@ -188,8 +188,7 @@ def estimate(
     f = None if proxy is None else finite_array("proxy", proxy, ndim=1)
     if f is not None and len(f) != len(m):
         raise ParameterError(f"there are {len(m)} rows and {len(f)} proxies, expected one each.")
-    if not 0 < level < 1:
-        raise ParameterError.expected("level", level, "a number between 0 and 1")
+    level = fraction("level", level)
     labels = read_labels(~np.isnan(m), probability)
     if not np.isfinite(m[labels.at]).all():
         raise ParameterError("values hold infinite ones, expected numbers, or NaN where they are not known.")
@@ -247,8 +246,7 @@ def few_labels(
     if (wrong := (outcomes != np.where(known, given, 0)) | (outcomes < 0) | (outcomes >= classes)).any():
         row = int(np.argmax(wrong))
         raise OutcomeError.at(row, f"is {given[row]:g}, expected a class from 0 to {classes - 1}.", where="in row")
-    if not 0 < level < 1:
-        raise ParameterError.expected("level", level, "a number between 0 and 1")
+    level = fraction("level", level)
     soft = None if proxy is None else read_proxy(proxy, n, classes)
     return few_measures(forecasts, outcomes, soft, read_labels(known, probability), level)
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from treecal._typing import Array, Integers
-from treecal._validate import finite_array, whole_number
+from treecal._validate import finite_array, fraction, whole_number
 from treecal.exceptions import ParameterError
 from treecal.measures._calibration import (
     EceParts,
@@ -121,8 +121,7 @@ def interval(
     >>> print(interval(partial(debiased_ece, view=1), p, y, rng=rng))      # in truth 0
     0, 90 % interval 0 to 0.0294 (not distinguishable from 0, where an interval covers more often than its level)
     """
-    if not 0 < level < 1:
-        raise ParameterError.expected("level", level, "a number between 0 and 1")
+    level = fraction("level", level)
     if says_numbers(P):
         return _of_numbers(measure, P, y, level, blocks, draws, weights, rng)
     log = read_log(cast("ArrayLike", P), y, weights)

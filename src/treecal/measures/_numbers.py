@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from treecal._typing import Array
-from treecal._validate import whole_number
+from treecal._validate import fraction, whole_number
 from treecal.exceptions import ParameterError
 from treecal.geometry import Cdf, from_members, from_quantiles, quantile_level
 from treecal.measures._laws import Curves, Forecasts, Laws, Members, Quantiles, pinball_losses, read_laws, read_outcomes
@@ -244,16 +244,16 @@ def coverage(
     found = {}
     for tau in _levels(laws, levels):
         each = up_to(low, high, tau)
-        share = _mean(each, w)
-        found[tau] = mean_interval(share, _mean(each**2, w), w.sum() ** 2 / (w**2).sum(), level=level, most=1.0)
+        held = _mean(each, w)
+        found[tau] = mean_interval(held, _mean(each**2, w), w.sum() ** 2 / (w**2).sum(), level=level, most=1.0)
     return found
 
 
 def up_to(low: Array, high: Array, level: float) -> Array:
     """Return which part of each PIT, uniform from `low` to `high`, is up to a level: 0 or 1 where it is one number."""
     width = high - low
-    share = np.divide(level - low, width, out=np.where(low <= level, 1.0, 0.0), where=width > 0)
-    return np.clip(share, 0.0, 1.0)
+    part = np.divide(level - low, width, out=np.where(low <= level, 1.0, 0.0), where=width > 0)
+    return np.clip(part, 0.0, 1.0)
 
 
 def pit(forecasts: Forecasts, y: ArrayLike, *, rng: np.random.Generator | None = None) -> Array:
@@ -293,10 +293,9 @@ def _levels(laws: Laws, levels: Sequence[float] | None) -> list[float]:
     return found
 
 
-def _ends(laws: Laws, share: float) -> tuple[Array, Array]:
+def _ends(laws: Laws, coverage: float) -> tuple[Array, Array]:
     """Return the ends of the central intervals."""
-    if not (isinstance(share, int | float | np.number) and 0 < share < 1):
-        raise ParameterError.expected("coverage", share, "a number between 0 and 1")
-    tails = [round((1 - share) / 2, 12), round((1 + share) / 2, 12)]
+    inside = fraction("coverage", coverage)
+    tails = [round((1 - inside) / 2, 12), round((1 + inside) / 2, 12)]
     low, high = (laws.quantile(tau) for tau in _levels(laws, tails))
     return low, high

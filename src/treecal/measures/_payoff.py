@@ -108,6 +108,11 @@ class PayoffParts(Parts):
         return _saved(sums.reshape(len(sums), len(self._taken), self._classes), self._loss, self._loss[self._taken])
 
 
+def called(action: Action) -> str:
+    """Return what an action is called; one without a name by its number, from 1."""
+    return action if isinstance(action, str) else f"action {action + 1}"
+
+
 @dataclass(frozen=True, eq=False)
 class ActionPayoff:
     """What was done with one action.
@@ -251,6 +256,25 @@ class Payoff:
         times = int(np.clip(4_000_000 // share.size, 100, 500))
         draws = rng.multinomial(each, share, size=(times, len(each))).astype(np.float64)
         return Chance(np.sort(self._of(draws)))
+
+    @property
+    def sentence(self) -> str:
+        """What acting on the forecasts cost, and which actions should have been others, in words."""
+        saved = self.interval()
+        luck = self.chance
+        text = (
+            f"Acting on these forecasts costs {self.cost:.4g} a row. Recalibration would save {saved.value:.4g} of "
+            f"that or more: what another action in place of each saves (90 % interval {saved.low:.4g} to "
+            f"{saved.high:.4g}; by chance {luck.mean:.4g})."
+        )
+        if luck.p_value(saved.value) < 0.05:
+            for each in self.actions:
+                if each.better != each.action:
+                    text += (
+                        f" Where {called(each.action)} was taken, {each.rows:,.0f} row{'s' * (each.rows != 1)}, "
+                        f"{called(each.better)} would have cost less."
+                    )
+        return text
 
     def _of(self, counts: Any) -> Array:
         return _saved(counts, self.loss, self.loss)

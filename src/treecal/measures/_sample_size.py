@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from treecal._typing import Array
-from treecal._validate import finite_array, whole_number
+from treecal._validate import finite_array, fraction, whole_number
 from treecal.exceptions import ParameterError
 from treecal.measures._log import read_forecasts
 
@@ -120,11 +120,11 @@ def sample_size(
     if stretch is not None or offset is not None:
         if forecasts is not None:
             raise ParameterError("of numbers, sample_size takes no forecasts: their levels are uniform.")
-        return _of_numbers(stretch, offset, _share("alpha", alpha), _share("power", power), _regret(regret))
+        return _of_numbers(stretch, offset, fraction("alpha", alpha), fraction("power", power), _regret(regret))
     P = _typical(() if forecasts is None else forecasts)
     which, effect = _effect(P.shape[1], temperature, shift)
-    alpha = _share("alpha", alpha)
-    power = _share("power", power)
+    alpha = fraction("alpha", alpha)
+    power = fraction("power", power)
     return _needed(P, which, effect, alpha, power, _regret(regret))
 
 
@@ -159,8 +159,8 @@ def smallest_effect(
     """
     P = _typical(forecasts)
     whole_number("outcomes", outcomes, least=1)
-    alpha = _share("alpha", alpha)
-    power = _share("power", power)
+    alpha = fraction("alpha", alpha)
+    power = fraction("power", power)
     regret = _regret(regret)
     which = None if of is None else whole_number("of", of, least=0, most=P.shape[1] - 1)
 
@@ -182,12 +182,6 @@ def smallest_effect(
 def _typical(forecasts: ArrayLike) -> Array:
     given = finite_array("forecasts", forecasts)
     return read_forecasts(given[None] if given.ndim == 1 else given)
-
-
-def _share(name: str, value: float) -> float:
-    if not _is_number(value) or not 0 < value < 1:
-        raise ParameterError.expected(name, value, "a number between 0 and 1")
-    return float(value)
 
 
 def _regret(value: float | None) -> float | None:

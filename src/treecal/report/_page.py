@@ -19,7 +19,7 @@ from treecal.exceptions import ParameterError
 from treecal.io import new_file
 from treecal.measures import NEARLY, SOMEWHAT, TELL, percent
 from treecal.report import _figures as figures
-from treecal.report._section import Section, in_words
+from treecal.report._section import Section, in_words, key_in_words
 from treecal.report._verdict import Verdict, norm_in_words
 
 _MOST_GAPS = 8  # rows in the table of the largest gaps
@@ -112,8 +112,7 @@ def render_numbers(
     tables = []
     for heading, part in (("Groups", audit), ("Windows of time", audit.windows)):
         if part is not None and part.groups:
-            names = [", ".join("(missing)" if value is None else str(value) for value in key) for key in part.groups]
-            rows = list(zip(names, part.groups.values(), strict=True))
+            rows = [(key_in_words(key), each) for key, each in part.groups.items()]
             table = {"by": part.by, "rows": rows[:_MOST_ROWS], "more": max(len(rows) - _MOST_ROWS, 0)}
             tables.append((heading, table))
     page = _template("numbers.html").render(
@@ -167,8 +166,6 @@ def write(
 
 def _part(section: Section) -> dict[str, Any]:
     """Return one section as the template reads it."""
-    from treecal.auditing import watched
-
     chapters = [
         {
             "verdict": verdict,
@@ -187,7 +184,7 @@ def _part(section: Section) -> dict[str, Any]:
         "corrections": corrections,
         "curve": figures.draw_curve(section),
         "windows": None if section.windows is None else figures.draw_windows(section.windows),
-        "watched": "" if section.windows is None else watched(section.windows),
+        "watched": "" if section.windows is None else section.windows.watched,
         "grouped": in_words(section.groups, section.off, section.by) if section.groups else "",
         "groups": sorted(section.groups, key=lambda row: -row.part.rounds)[:_MOST_ROWS],
         "chapters": chapters,

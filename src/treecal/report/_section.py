@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from treecal.auditing import Audit, Calibration
 from treecal.exceptions import ParameterError
@@ -24,12 +24,14 @@ class GroupRow(NamedTuple):
     part: Calibration
 
 
+def key_in_words(key: tuple[Any, ...]) -> str:
+    """Return the values that make a group."""
+    return ", ".join("(missing)" if value is None else str(value) for value in key)
+
+
 def groups_of(audit: Audit) -> list[GroupRow]:
     """Return all groups, in the order of the audit."""
-    return [
-        GroupRow(", ".join("(missing)" if value is None else str(value) for value in key), part)
-        for key, part in audit.groups.items()
-    ]
+    return [GroupRow(key_in_words(key), part) for key, part in audit.groups.items()]
 
 
 def convicted(groups: Sequence[GroupRow]) -> list[GroupRow]:
@@ -176,12 +178,10 @@ def audited(audit: Audit, *, title: str | None = None) -> Section:
     >>> [(entry.name, entry.rounds) for entry in section.entries], [row.name for row in section.groups]
     ([('all rows', 5)], ['0', '1', '2'])
     """
-    groups = groups_of(audit)
-    off = {", ".join("(missing)" if value is None else str(value) for value in key) for key in audit.off}
-    worst = [row for row in convicted(groups) if row.name in off][:_MOST_GROUPS]
-    entries = [Entry("all rows", audit.whole), *(Entry(row.name, row.part) for row in worst)]
+    worst = audit.off[:_MOST_GROUPS]
+    entries = [Entry("all rows", audit.whole), *(Entry(key_in_words(key), audit.groups[key]) for key in worst)]
     names = [entry.name for entry in entries]
     if len(set(names)) < len(names):  # such as 1 and "1"
         entries = [replace(entry, name=f"{entry.name} ({k})") for k, entry in enumerate(entries)]
     title = audit.source if title is None else title
-    return Section(title, entries, audit.classes, groups=groups, by=audit.by, windows=audit.windows)
+    return Section(title, entries, audit.classes, groups=groups_of(audit), by=audit.by, windows=audit.windows)

@@ -9,7 +9,6 @@ from functools import cached_property
 import numpy as np
 
 from treecal._sums import group_rows
-from treecal.auditing import acted
 from treecal.geometry import Norm, Simplex, l1, l2, linf
 from treecal.ledger import Reading
 from treecal.measures import NEARLY, SOMEWHAT, Verdict as Judged
@@ -159,7 +158,7 @@ class Verdict:
                 f"to the exact error, and the safe part {guard.safe_rounds:,}, which add at most {safe:.3f}."
             )
         if self.entry.audited is not None and self.entry.audited.payoff is not None:
-            text.append(acted(self.entry.audited.payoff))
+            text.append(self.entry.audited.payoff.sentence)
         return text
 
     @property
