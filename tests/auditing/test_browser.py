@@ -171,7 +171,8 @@ SPELLED = [  # classes, and their columns in another order
     ("1,0", "p1,p0"), ("1,0", "class1,class0"), ("10,2,1", "p10,p2,p1"), ("AB,B,A", "pAB,pB,pA"),
     ("H,D,A", "probH,probD,probA"), ("1,-1", "p_1,p_-1"), ("q,p", "p_q,p_p"), ("x>1,x<=1", "P(x>1),P(x<=1)"),
     ("2.0,1.0", "p_2,p_1"), ("Iris-virginica,Iris-setosa", "virginica,setosa"), ("spam,ham,other", "SPAM,Ham,oTher"),
-    ("pos,neg", "pos,neg"), ("Very Good,Good,Fair", "pVeryGood,pGood,pFair"), ("C++,C", "p_C++,p_C"), ("yes,no", "score.yes,score.no"),
+    ("pos,neg", "pos,neg"),
+    ("Very Good,Good,Fair", "pVeryGood,pGood,pFair"), ("C++,C", "p_C++,p_C"), ("yes,no", "score.yes,score.no"),
 ]  # fmt: skip
 
 
