@@ -200,6 +200,13 @@ def test_columns_of_classes_that_are_spelled_otherwise(labels: str, columns: str
     assert document["classes"] == {first: names[0], second: names[1]}
 
 
+def test_true_is_1_beside_false_only() -> None:
+    assert paired(["p1", "p0"], ["False", "True"]) == ("True", "False")
+    assert paired(["p0", "p1", "p2"], ["true", "a", "b"]) is None
+    table = {"p0": [0.5, 0.2, 0.1], "p1": [0.3, 0.5, 0.1], "p2": [0.2, 0.3, 0.8], "y": ["true", "a", "b"]}
+    assert tc.audit(table, forecast=["p0", "p1", "p2"], outcome="y", classes=["true", "a", "b"]).whole.accuracy == 1
+
+
 def test_columns_in_the_wrong_order_are_named_first() -> None:
     table = log(["p_yes", "p_no"])
     swapped = {"a": table["p_yes"], "b": table["p_no"], "outcome": table["outcome"]}

@@ -27,6 +27,7 @@ from treecal.exceptions import ForecastError, OutcomeError, ParameterError
 _DECORATION = "p", "prob", "proba", "probability"
 _SAME = {"0": "false", "1": "true", "false": "0", "true": "1"}
 _COUNTED = re.compile(r"\d+(\.0+)?|false|true", re.I)
+_TRUTH = re.compile(r"[01](\.0+)?|false|true", re.I)
 _NOT = re.compile(r"(^|[\W_])(no|not|non)[\W_]*$", re.I)
 _SHOWN = 10  # names in a message
 
@@ -256,13 +257,15 @@ def _patterns(names: Sequence[str]) -> dict[str, re.Pattern[str]]:
     """Return what finds each name in that of a column."""
     words = {name: _words(name) for name in names}
     keys = ["".join(each).lower() for each in words.values()]
+    truth = len(names) == 2 and all(map(_TRUTH.fullmatch, names))
     patterns = {}
     for name, each in words.items():
         key = "".join(each).lower()
         exact = not key or keys.count(key) > 1 or (key.isdigit() and key != name)  # as 7.5, or =1+1
         spellings = [re.escape(name) if exact else r"[\W_]*".join(map(re.escape, each))]
         whole = re.sub(r"\.0+$", "", name)
-        spellings += [re.escape(other) for other in (whole, _SAME.get(whole.lower(), name)) if other not in names]
+        same = _SAME.get(whole.lower(), name) if truth else name
+        spellings += [re.escape(other) for other in (whole, same) if other not in names]
         patterns[name] = re.compile(f"(?=({'|'.join(spellings)}))", re.NOFLAG if exact and whole == name else re.I)
     return patterns
 
