@@ -171,13 +171,23 @@ class Words {
 }
 
 const OUTCOMES = /^(outcome|label|target|actual|truth|observed|result|class|y|y_true|weather)s?$/i;
-const bare = (text) => text.toLowerCase().replace(/[^\p{L}\p{N}.]+/gu, " ").trim();
+const SIGNS = /[^\p{L}\p{N}.]+|\.(?!\p{N})|(?<!\p{N})\./gu;
+const SEAMS = /(?<=\p{Ll})(?=\p{Lu})|(?<=\p{L})(?=\p{N})|(?<=\p{N})(?=\p{L})/gu;
+const DECORATION = /^(?:probability|proba|prob|p)(?=.)|(?<=.)(?:probability|proba|prob)$/giu;
 
-/** The class that a column is named after: `p_rain`, `P(rain)`, `rain_prob`, `rain`. The longest, if several are. */
+/** The words of a name, in small letters: they end at signs, between letters and digits, and before a capital. */
+const bare = (text) => text.replace(SEAMS, " ").toLowerCase().replace(SIGNS, " ").trim().replace(/\.0+$/, "");
+
+/** The class that a column is named after: `p_rain`, `P(rain)`, `rainProb`, `rain`. The longest, if several are. */
 function namedAfter(name, classes) {
-  const words = ` ${bare(name)} `;
-  const found = classes.filter((each) => bare(each) !== "" && words.includes(` ${bare(each)} `));
-  return found.sort((a, b) => b.length - a.length)[0];
+  const spelled = classes.map(bare);
+  const exact = (k) => spelled[k] === "" || spelled.indexOf(spelled[k]) !== spelled.lastIndexOf(spelled[k]);
+  for (const column of [name.replace(DECORATION, ""), name.replace(DECORATION, "$& "), name, name.toLowerCase()]) {
+    const words = ` ${bare(column)} `;
+    const found = classes.filter((each, k) => (exact(k) ? name.includes(each) : words.includes(` ${spelled[k]} `)));
+    if (found.length > 0) return found.sort((a, b) => b.length - a.length)[0];
+  }
+  return undefined;
 }
 
 /** What the columns of a table seem to hold: the outcome, its classes, and the column of each. */
@@ -211,8 +221,14 @@ function inOrder(words) {
 
 /** Which column is of which class, by their names; else, in order, if there are as many. `null` where unknown. */
 function match(table, classes, fractions, probabilities) {
-  const columns = classes.map((name) => probabilities.filter((column) => namedAfter(table.names[column], classes) === name));
-  if (columns.some((own) => own.length > 0)) return columns.map((own) => own[0] ?? null);
+  const shared = classes.map(bare).map((name) => name.split(" "));
+  while (shared.length > 1 && shared.every((words) => words.length > 1 && words[0] === shared[0][0])) shared.forEach((words) => words.shift());
+  for (const names of [classes, shared.map((words) => words.join(" "))]) {
+    const columns = names.map((name) => probabilities.filter((column) => namedAfter(table.names[column], names) === name));
+    if (columns.every((own) => own.length === 0)) continue;
+    const clear = columns.every((own) => own.length > 0) || columns.every((own) => own.length < 2);
+    return columns.map((own) => (clear ? (own[0] ?? null) : null)); // a class too many, and one too few: whoever chose the file knows
+  }
   if (fractions.length === classes.length) return fractions;
   return classes.map((_, k) => (classes.length === 2 && k === 1 ? (fractions[0] ?? null) : null));
 }

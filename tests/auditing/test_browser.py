@@ -167,6 +167,29 @@ def test_a_single_column_is_of_the_second_class_or_of_the_one_that_it_is_named_a
     assert [row["forecast"] for row in named["result"]["whole"]["table"]] == [0.37525, 0.62475]
 
 
+SPELLED = [  # classes, and their columns in another order
+    ("1,0", "p1,p0"), ("1,0", "class1,class0"), ("10,2,1", "p10,p2,p1"), ("AB,B,A", "pAB,pB,pA"),
+    ("H,D,A", "probH,probD,probA"), ("1,-1", "p_1,p_-1"), ("q,p", "p_q,p_p"), ("x>1,x<=1", "P(x>1),P(x<=1)"),
+    ("2.0,1.0", "p_2,p_1"), ("Iris-virginica,Iris-setosa", "virginica,setosa"), ("spam,ham,other", "SPAM,Ham,oTher"),
+    ("pos,neg", "pos,neg"),
+    ("Very Good,Good,Fair", "pVeryGood,pGood,pFair"), ("C++,C", "p_C++,p_C"), ("yes,no", "score.yes,score.no"),
+]  # fmt: skip
+
+
+def test_columns_are_of_the_classes_that_they_are_named_after() -> None:
+    rng = np.random.default_rng(0)
+    logs = []
+    for classes, columns in SPELLED:
+        names = classes.split(",")
+        P = rng.dirichlet(np.ones(len(names)), 50)
+        rows = [",".join([*map(repr, p), names[k % len(names)]]) for k, p in enumerate(P.tolist())]
+        logs.append(("\n".join([f"{columns},outcome", *rows]), None))
+    for (classes, columns), found in zip(SPELLED, answers(logs), strict=True):
+        chosen = found["choice"]
+        paired = {name: found["names"][at] for name, at in zip(chosen["classes"], chosen["columns"], strict=True)}
+        assert paired == dict(zip(classes.split(","), columns.split(","), strict=True))
+
+
 def test_rows_that_cannot_be_counted_are_named_and_the_others_are_the_audit_s(tmp_path: Path) -> None:
     text = (
         "p_a;p_b;y\r\n0.2;0.8;b\r\n0.3;0.8;b\r\n;0.5;a\r\n0.5;0.5;\r\n\r\n-1e-9;1.000000001;b\r\nx;1;a\r\n0.9;0.1;a\r\n"

@@ -88,6 +88,7 @@ def test_the_command_takes_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         ({}, {}, "port = 70000", ("port in ", "70000", "<= 65535")),
         ({}, {}, 'log_level = "loud"', ("log_level in ", "'loud'", "error, info, warning")),
         ({}, {}, "port =", ("is not TOML",)),
+        ({}, {}, f"port = {'[' * 5000}{']' * 5000}", ("is not TOML",)),
         ({"port": 70000}, {}, "", ("--port is 70000",)),
         ({"rate": 0}, {}, "", ("--rate is 0",)),
         ({"body": 0}, {}, "", ("--body is 0",)),

@@ -151,7 +151,7 @@ def _written(file: Path) -> dict[str, Any]:
         found = tomllib.loads(file.read_text("utf-8"))
     except FileNotFoundError:
         raise FileError(f"there is no file {file}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise FileError(f"{file} is not TOML: {error}.") from None
     for name in found:
         if name not in _KINDS:
