@@ -69,12 +69,15 @@ def finite_array(name: str, value: Any, *, ndim: int | None = None) -> Array:
 def known_numbers(name: str, value: Any, error: type[TreeCalError] = ParameterError) -> Array:
     """Return `value` as a float64 copy with NaN where it is masked; anything but numbers raises."""
     try:
-        raw: Any = np.ma.array(value)
+        raw: Any = np.ma.array(value, copy=False)
     except ValueError as ragged:
         raise error(f"{name} is not an array of numbers: {ragged}") from None
     if raw.dtype.kind not in "biuf":
         raise error(f"{name} holds {raw.dtype} values, expected real numbers, NaN where one is not known.")
-    return np.array(raw.astype(np.float64).filled(np.nan))
+    numbers = np.array(raw.data, np.float64)
+    if np.ma.is_masked(raw):
+        numbers[np.ma.getmaskarray(raw)] = np.nan
+    return numbers
 
 
 def sample_weight(weight: Any, name: str = "weight") -> float:

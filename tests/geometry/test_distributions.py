@@ -138,7 +138,7 @@ def test_what_is_repaired_is_said() -> None:
         ({0.1: math.nan, 0.9: 3}, "has the quantile 0.1 of NaN"),
         ({"q10": 3, "q90": None}, "has the quantile q90 of NaN"),
         ({10: 3, 90: 5}, "divide levels in percent by 100"),
-        ({"10": 3, "90": 5}, "level is '10'"),
+        ({"10": 3, "90": 5}, "level is 10.0, expected a number between 0 and 1"),
         ({0.1: 3, "q10": 5}, "both the quantile of level 0.1"),
         ({0.0: 3, 0.5: 5}, "level is 0.0"),
         ({0.1: 3, 0.9: 501}, "has the quantile 0.9 of 501, expected 0 to 500"),

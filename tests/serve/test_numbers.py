@@ -91,7 +91,7 @@ def test_a_stream_without_a_model_is_guarded(tmp_path: Path) -> None:
     ("p", "outcome", "words"),
     [
         ({"q10": "a", "q90": 200}, 1, "no numbers in 'q10'"),
-        ({"10": 3, "90": 5}, 1, "level is '10'"),
+        ({"10": 3, "90": 5}, 1, "level is 10.0, expected a number between 0 and 1"),
         ({"mean": 3, "sd": -1}, 1, "the sd -1"),
         ({"q10": 10**400, "q90": 200}, 1, "out of range"),
         ({"mean": 3, "sd": 1, "family": "cauchy"}, 1, "family is 'cauchy'"),
