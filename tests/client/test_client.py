@@ -391,6 +391,33 @@ def test_a_connection_that_comes_too_late_is_closed(server: Server, monkeypatch:
         assert client.forecast("rain", [0.25, 0.75], timeout=LONG).corrected  # by name
 
 
+def test_a_connection_that_is_made_while_the_client_closes_is_closed(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = socket.create_connection
+    asked = threading.Event()
+    closed = threading.Event()
+    made: list[socket.socket] = []
+
+    def slow(address: Any, *args: Any, **kwargs: Any) -> socket.socket:
+        if not server.url.endswith(f":{address[1]}"):  # a client of another test
+            return real(address, *args, **kwargs)
+        asked.set()
+        closed.wait()
+        made.append(real(address, *args, **kwargs))
+        return made[-1]
+
+    monkeypatch.setattr(socket, "create_connection", slow)
+    client = Client(server.url)
+    call = threading.Thread(target=client.forecast, args=("rain", [0.25, 0.75]), kwargs={"timeout": LONG})
+    call.start()
+    asked.wait()
+    client.close()
+    closed.set()
+    call.join()
+    assert [each.fileno() for each in made] == [-1]
+
+
 def test_a_stream_that_forecasts_by_itself_has_no_other_answer(make: Make, server: Server) -> None:
     with make(server.url) as client:
         assert client.forecast("rain", timeout=LONG).forecast == [0.5, 0.5]

@@ -196,9 +196,11 @@ class _Backend(httpcore.SyncBackend):
     def __init__(self) -> None:
         super().__init__()
         self._opened: set[httpcore.NetworkStream] = set()
+        self._closed = False
 
     def close(self) -> None:
-        """Close all that is open."""
+        """Close all that is open, and from now on whatever a call that still runs opens."""
+        self._closed = True
         while self._opened:
             with suppress(KeyError):  # closed by another thread at this moment
                 self._opened.pop().close()
@@ -214,7 +216,7 @@ class _Backend(httpcore.SyncBackend):
         left = _left(timeout, httpcore.ConnectTimeout)
         connect, options = super().connect_tcp, None if socket_options is None else list(socket_options)
         if _is_address(host):
-            return _Stream(connect(host, port, left, local_address, options), self._opened)
+            return self._kept(connect(host, port, left, local_address, options))
         future: Future[httpcore.NetworkStream] = Future()
 
         def work() -> None:
@@ -230,12 +232,19 @@ class _Backend(httpcore.SyncBackend):
 
         threading.Thread(target=work, name="treecal-connect", daemon=True).start()
         try:
-            return _Stream(future.result(left), self._opened)
+            return self._kept(future.result(left))
         except TimeoutError:
             if not future.cancel():  # it connected this very moment
                 with suppress(Exception):
                     future.result().close()
             raise httpcore.ConnectTimeout("the deadline passed") from None
+
+    def _kept(self, stream: httpcore.NetworkStream) -> _Stream:
+        kept = _Stream(stream, self._opened)
+        if self._closed:  # it was connected while the client was closed, which did not see it
+            kept.close()
+            raise httpcore.ConnectError("the client is closed")
+        return kept
 
 
 def _is_address(host: str) -> bool:

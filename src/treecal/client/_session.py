@@ -68,7 +68,6 @@ class Session:
         self.line.close()
         if self.courier is not None and self.spool is not None:
             self.courier.close()
-            self.line.close()  # and what it opened meanwhile
             self.spool.close()
 
     def limit(self, timeout: float | None) -> float:
