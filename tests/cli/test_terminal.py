@@ -91,6 +91,7 @@ def test_a_bar_with_rate_and_remaining_time_in_a_terminal_and_ctrl_c(tmp_path: P
     assert json.loads(lines[-1])["round"] == len(lines)
 
 
+@pytest.mark.heavy
 def test_a_bar_where_rows_go_to_a_table(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text("p_no,p_yes,outcome\n" + "0.4,0.6,yes\n" * 100_000)
     log, table = tmp_path / "log.csv", tmp_path / "corrected.csv"

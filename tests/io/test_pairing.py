@@ -181,7 +181,7 @@ OTHERS = [  # classes in the order of the columns, as files state them
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("labels", "columns"), OTHERS)
+@pytest.mark.parametrize(("labels", "columns"), some(OTHERS, every=3))
 def test_columns_of_classes_that_are_spelled_otherwise(labels: str, columns: str, tmp_path: Path) -> None:
     """Integers beside a missing one are written as 1.0, classes have a common beginning, 0 and 1 stand for truth."""
     first, second = labels.split(",")
