@@ -13,7 +13,7 @@ from treecal._typing import Array, Integers
 from treecal.auditing._memory import ArrayLog, open_arrays
 from treecal.auditing._result import Audit
 from treecal.exceptions import ParameterError
-from treecal.io import arrays_of, as_columns, open_source, read_arrays
+from treecal.io import OnError, arrays_of, as_columns, open_source, read_arrays
 from treecal.measures import Estimate, Labels, few_measures, read_labels, read_proxy
 
 WEIGHT = "weight 1/probability"
@@ -93,9 +93,11 @@ def read_few(
     by: Sequence[str],
     probability: str | float,
     proxy: str | Sequence[str] | None,
-    **options: Any,
+    classes: Sequence[str | int] | None,
+    on_error: OnError,
+    tolerance: float | None,
 ) -> FewLog:
-    """Read a log of which few rows have an outcome, with the options of `open_arrays`."""
+    """Read a log of which few rows have an outcome."""
     (*more, label) = as_columns("outcome", outcome)
     if more:
         raise ParameterError("with probability= the outcome is one column of labels, empty where there is none.")
@@ -121,7 +123,9 @@ def read_few(
         forecast=asked,
         outcome=label,
         by=by,
-        **options,
+        classes=classes,
+        on_error=on_error,
+        tolerance=tolerance,
     )
     if log is None:
         raise ParameterError(f"the columns {', '.join(names)} are not numbers, classes and groups.")

@@ -291,9 +291,12 @@ def open_arrays(
     outcome: str | Sequence[str],
     by: Sequence[str],
     time: str | None = None,
-    **options: Any,
+    weight: str | None = None,
+    classes: Sequence[str | int] | None,
+    on_error: OnError,
+    tolerance: float | None,
 ) -> ArrayLog | None:
-    """Return arrays of numbers, text and dates as a log, with its options; None for what other libraries have to read.
+    """Return arrays of numbers, text and dates as a log; None for what other libraries have to read.
 
     Columns to group rows by, and that of their times, are kept.
     """
@@ -305,12 +308,12 @@ def open_arrays(
     asked = as_columns("forecast", forecast)
     names = as_columns("outcome", outcome)
     keep = tuple(dict.fromkeys([*by, *([] if time is None else [time])]))
-    weight = [options["weight"]] if options.get("weight") else []
-    check_tolerance(options["tolerance"])
-    check_columns(name, list(arrays), [*keep, *names, *asked, *weight])
+    weights = [] if weight is None else [weight]
+    check_tolerance(tolerance)
+    check_columns(name, list(arrays), [*keep, *names, *asked, *weights])
     if not len(arrays[names[0]]):
         raise FileError(f"there are no rows in {name}.")
-    numbers = [*weight, *(names if len(names) > 1 else [])]
+    numbers = [*weights, *(names if len(names) > 1 else [])]
     if any(arrays[each].dtype.kind not in "biuf" or arrays[each].dtype.itemsize > 8 for each in (*asked, *numbers)):
         return None
     if any(arrays[each].ndim > 1 for each in (*(asked if len(asked) > 1 else []), *numbers, *names, *keep)):
@@ -318,10 +321,21 @@ def open_arrays(
     own = {each: _kept(arrays[each]) for each in by}
     if time is not None:
         own[time] = None if time in by and arrays[time].dtype.kind == "U" else _time(arrays[time])
-    labels = None if len(names) > 1 else _labels(arrays[names[0]], options["classes"] or [])
+    labels = None if len(names) > 1 else _labels(arrays[names[0]], [] if classes is None else classes)
     if any(column is None for column in own.values()) or (len(names) == 1 and labels is None):
         return None
-    return ArrayLog(name, arrays | own, labels, forecast=asked, outcome=names, keep=keep, **options)
+    return ArrayLog(
+        name,
+        arrays | own,
+        labels,
+        forecast=asked,
+        outcome=names,
+        keep=keep,
+        weight=weight,
+        classes=classes,
+        on_error=on_error,
+        tolerance=tolerance,
+    )
 
 
 def _kept(column: Any) -> Any:
