@@ -15,7 +15,7 @@ from tests.correctors.models import some_rounds
 from tests.some import some
 from treecal._typing import Array
 from treecal.correctors import MatrixScaling
-from treecal.correctors._auto import LEAST, Mixing, mix
+from treecal.correctors._mixing import LEAST, Mixing, mix
 from treecal.exceptions import ParameterError, SnapshotError
 from treecal.state import dumps, loads
 
@@ -30,7 +30,7 @@ def test_no_outcome_costs_more_than_the_weights_allow(dim: int, count: int, sure
     points = rng.dirichlet(np.full(dim, sure), count)
     weights = rng.dirichlet(np.ones(count))
     mean = np.empty((1, dim))
-    mix(points[:, None], weights, Mixing(False, np.ones(dim), weights), mean)
+    mix(points[None], weights, Mixing(False, np.ones(dim), weights), mean)
     p = mean[0]
     average = weights @ points
     assert p.sum() == pytest.approx(1, abs=1e-12)

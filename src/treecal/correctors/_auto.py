@@ -6,12 +6,11 @@ import math
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
-from treecal._compile import strict
-from treecal._elementary import applied, exp, log, log_losses
+from treecal._elementary import applied, exp, log_losses
 from treecal._states import State, check_array, check_count, check_like, check_names, check_number, resumed
 from treecal._typing import Array, Changes, Saved
 from treecal.correctors import _forgetting as forgetting
@@ -19,7 +18,7 @@ from treecal.correctors._base import Corrector, Scored
 from treecal.correctors._batch import Batch
 from treecal.correctors._isotonic import IsotonicCalibration
 from treecal.correctors._location_scale import LocationScale, extents_of, grid_of
-from treecal.correctors._number_kernels import pool_one, score
+from treecal.correctors._mixing import SHARE, Mixing, mix, play
 from treecal.correctors._recalibrator import PitMap, Recalibrator
 from treecal.correctors._scaling_kinds import MatrixScaling, TemperatureScaling, VectorScaling
 from treecal.exceptions import ParameterError, SnapshotError
@@ -28,10 +27,6 @@ from treecal.geometry import Cdf, ConvexSet, Simplex
 
 MODEL = 0.9
 """The weight of the model before the first round."""
-SHARE = 0.002
-"""The most that is dealt out again in a round; after `t` rounds it is at most `1/t`."""
-LEAST = 0.01
-"""Of what a class has in the mean of all forecasts: it is given no less."""
 RAREST = 1e-6
 """The least probability that a log score counts."""
 FULL = 4
@@ -206,13 +201,13 @@ class AutoCorrector(Corrector):
         return -math.log(now.model) + lost + now.lifted
 
     def _known(self, forecast: Array) -> Array:
-        """Return the forecasts of a round, the model's first, `(1 + parts, 1, dim)`: asked once for both its halves."""
+        """Return the forecasts of a round, the model's first, `(1, 1 + parts, dim)`: asked once for both its halves."""
         now, b, found = self._asked
         if now is not self._now or b is not forecast:
             given = [forecast]
             for part, source in zip(self._now[0], self._sources, strict=True):
                 given.append(part._announced(given[source], None).mean)
-            found = np.array(given)[:, None]
+            found = np.array(given)[None]
             self._asked = self._now, forecast, found
         return found
 
@@ -222,11 +217,11 @@ class AutoCorrector(Corrector):
         return self._point(mean[0])
 
     def _given_by(self, parts: Sequence[Corrector], forecasts: Array) -> Array:
-        """Return the forecasts to mix of many rows, the model's first, `(1 + parts, n, dim)`."""
+        """Return the forecasts to mix of many rows, the model's first, `(n, 1 + parts, dim)`."""
         given = [forecasts]
         for part, source in zip(parts, self._sources, strict=True):
             given.append(part._announce_many(given[source], None))
-        return np.array(given)
+        return np.stack(given, axis=1)
 
     def _announce_many(self, forecasts: Array, groups: Any) -> Array:
         parts, now = self._now
@@ -238,7 +233,7 @@ class AutoCorrector(Corrector):
     def _after(self, forecast: Array, outcome: Array, *, weight: float = 1.0) -> Changes:
         parts, now = self._now
         given = self._known(forecast)
-        sources = [forecast, *given[1:, 0]]
+        sources = [forecast, *given[0, 1:]]
         pairs = zip(parts, self._sources, strict=True)
         learned = tuple(part._learned(sources[source], outcome, None, weight) for part, source in pairs)
         batch = Batch(forecast[None], outcome[None], weights=np.array([weight]))
@@ -264,7 +259,7 @@ class AutoCorrector(Corrector):
                 return None
             given.append(found[0])
             learned.append(part._with(found[1], rounds))
-        means, now = self._weighed(now, np.array(given), batch)
+        means, now = self._weighed(now, np.stack(given, axis=1), batch)
         return means, {"_now": (tuple(learned), now)}
 
     def _fit(self, batch: Batch) -> None:
@@ -279,7 +274,7 @@ class AutoCorrector(Corrector):
         for own, held in _folds(batch):
             given = self._given_by(self._fitted_parts(own), held.forecasts)
             costs = np.empty(len(held))
-            for i, points in enumerate(given):
+            for i, points in enumerate(given.swapaxes(0, 1)):
                 if isinstance(self.space, Cdf):
                     units = 2 * extents_of(held.forecasts, grid_of(self.space))[:, 1]
                     costs = (self.space.widths * (held.outcomes - points) ** 2).sum(axis=1) / units
@@ -348,118 +343,3 @@ def _ranked(batch: Batch) -> Batch:
     merged = replace(batch, forecasts=found[:, :dim], outcomes=found[:, dim:], weights=weights)
     rows, weights = forgetting.steps_of(merged)
     return replace(merged.of(rows), weights=weights)
-
-
-class Mixing(NamedTuple):
-    """Whether it is distributions of a number that are mixed, the widths of their cells, and the first weights."""
-
-    numbers: bool
-    widths: Array
-    start: Array
-
-
-@strict
-def mix(given: Array, weights: Array, rule: Mixing, means: Array) -> None:
-    """Write the forecast of each row, given those to mix, `(forecasts, rows, dim)`."""
-    costs = np.empty(means.shape[1])
-    for row in range(len(means)):
-        _mix_one(given[:, row], weights, rule, costs, means[row])
-
-
-@strict
-def _mix_one(points: Array, weights: Array, rule: Mixing, costs: Array, mean: Array) -> float:
-    """Write the forecast of a round, and return the unit in which the scores of those mixed count."""
-    if rule.numbers:
-        return pool_one(points, weights, rule.widths, mean)
-    _mix(points, weights, costs, mean)
-    return 1.0
-
-
-@strict
-def _mix(points: Array, weights: Array, costs: Array, mean: Array) -> None:
-    """Write the forecast, and the `G_k` that it is within, up to a constant."""
-    dim = len(mean)
-    costs[:] = 0.0
-    for i in range(len(points)):
-        square = 0.0
-        for k in range(dim):
-            square += points[i, k] * points[i, k]
-        for k in range(dim):
-            costs[k] += weights[i] * exp(2.0 * points[i, k] - square - 1.0)
-    for k in range(dim):
-        costs[k] = -log(costs[k])
-    # Which classes are above 0 is found from all of them on: to leave one out lowers the level of the others.
-    level = math.inf
-    while True:
-        total = 2.0
-        count = 0
-        for k in range(dim):
-            if costs[k] < level:
-                total += costs[k]
-                count += 1
-        if total / count >= level:
-            break
-        level = total / count
-    short = False
-    for k in range(dim):
-        own = weights[0] * points[0, k]
-        for i in range(1, len(points)):
-            own += weights[i] * points[i, k]
-        mean[k] = max(level - costs[k], 0.0) / 2.0
-        short = short or mean[k] < LEAST * own
-    total = 0.0
-    for k in range(dim):
-        if short:
-            own = weights[0] * points[0, k]
-            for i in range(1, len(points)):
-                own += weights[i] * points[i, k]
-            mean[k] = (1.0 - LEAST) * mean[k] + LEAST * own
-        total += mean[k]
-    for k in range(dim):
-        mean[k] /= total
-
-
-@strict
-def play(
-    given: Array,
-    outcomes: Array,
-    row_weights: Array,
-    weights: Array,
-    seen: int,
-    rule: Mixing,
-    means: Array,
-) -> float:
-    """Announce and weigh rounds in order, those of weight 0 are only announced.
-
-    Return by how much the score of classes is above what the weights allow.
-    """
-    count = len(weights)
-    costs = np.empty(means.shape[1])
-    losses = np.empty(count)
-    lifted = 0.0
-    for row in range(len(means)):
-        scale = _mix_one(given[:, row], weights, rule, costs, means[row])
-        weight = row_weights[row]
-        if weight == 0.0:
-            continue
-        seen += 1
-        least = math.inf
-        for i in range(count):
-            losses[i] = score(given[i, row], outcomes[row], rule.widths)
-            least = min(least, losses[i])
-        if not rule.numbers:
-            allowed = 0.0
-            for i in range(count):
-                allowed += weights[i] * exp(-(losses[i] - least))
-            over = score(means[row], outcomes[row], rule.widths) - (least - log(allowed))
-            if over > 1e-12:  # more than rounding
-                lifted += weight * over
-        total = 0.0
-        for i in range(count):
-            if scale > 0.0:
-                weights[i] *= exp(-weight * (losses[i] - least) / scale)
-            total += weights[i]
-        share = min(SHARE, 1.0 / seen)
-        for i in range(count):
-            weights[i] = (1.0 - share) * (weights[i] / total) + share * rule.start[i]
-    return lifted

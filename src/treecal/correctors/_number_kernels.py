@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from treecal._compile import copy_into, strict
-from treecal._elementary import exp, log, power
+from treecal._elementary import exp, exponentials, log, power
 from treecal._typing import Array
 from treecal.correctors._forgetting import LASTING, SHARE, trusted
 
@@ -261,31 +261,57 @@ def pool_one(points: Array, weights: Array, widths: Array, mean: Array) -> float
     `η_k = min_{a<=p<=b} 1/(2p(1 − p))`; with `Λ = Σ_k w_k/η_k` and Hölder's inequality
     `Σ_k w_k·(p_k − y_k)² <= −Λ·ln Σ_i weight_i·exp(−CRPS_i/Λ)`.
     """
+    dim = len(mean)
+    most = np.empty(dim)
+    inverse = np.empty(dim)
+    exponents = np.empty((2, dim))
+    both = np.empty((2, dim))
+    sums = np.zeros((2, dim))
+    copy_into(mean, points[0])
+    copy_into(most, points[0])
+    for i in range(1, len(points)):
+        _reach(points[i], mean, most)
     scale = 0.0
+    for k in range(dim):
+        middle = min(max(0.5, mean[k]), most[k])
+        inverse[k] = 2.0 * middle * (1.0 - middle)
+        if most[k] - mean[k] > 1e-12 and inverse[k] > 1e-12:
+            scale += widths[k] * inverse[k]
+        else:  # all say the same
+            most[k] = mean[k]
+            inverse[k] = 1.0
+    for i in range(len(points)):
+        _exponents(points[i], mean, inverse, exponents)
+        exponentials(exponents.reshape(2 * dim), both.reshape(2 * dim))
+        for k in range(dim):
+            own = weights[i] * both[0, k]
+            sums[0, k] += own
+            sums[1, k] += own * both[1, k]
     falls = False
-    for k in range(len(mean)):
-        least = points[0, k]
-        most = least
-        for i in range(1, len(points)):
-            least = min(least, points[i, k])
-            most = max(most, points[i, k])
-        middle = min(max(0.5, least), most)
-        inverse = 2.0 * middle * (1.0 - middle)
-        mean[k] = least
-        if most - least > 1e-12 and inverse > 1e-12:
-            scale += widths[k] * inverse
-            above = 0.0
-            below = 0.0
-            for i in range(len(points)):
-                p = points[i, k]
-                own = weights[i] * exp((least * least - p * p) / inverse)
-                below += own
-                above += own * exp(2.0 * (p - least) / inverse)
-            mean[k] = min(max(least + 0.5 * inverse * log(above / below), least), most)
+    for k in range(dim):
+        if most[k] > mean[k]:
+            mean[k] = min(max(mean[k] + 0.5 * inverse[k] * log(sums[1, k] / sums[0, k]), mean[k]), most[k])
         falls = falls or (k > 0 and mean[k] < mean[k - 1])
     if falls:
         _rise(mean, widths)
     return scale
+
+
+@strict
+def _reach(point: Array, least: Array, most: Array) -> None:
+    """Widen the range of what is forecast at each threshold."""
+    for k in range(len(point)):
+        least[k] = min(least[k], point[k])
+        most[k] = max(most[k], point[k])
+
+
+@strict
+def _exponents(point: Array, least: Array, inverse: Array, found: Array) -> None:
+    """Write the exponents of one forecast: loops of few arrays, which compilers take eight numbers at once."""
+    for k in range(len(point)):
+        found[0, k] = (least[k] * least[k] - point[k] * point[k]) / inverse[k]
+    for k in range(len(point)):
+        found[1, k] = 2.0 * (point[k] - least[k]) / inverse[k]
 
 
 @strict

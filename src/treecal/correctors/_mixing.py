@@ -1,0 +1,133 @@
+"""The forecast of a round, given those to mix, and how far they are then trusted: of classes and of numbers."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from treecal._compile import strict
+from treecal._elementary import exp, log
+from treecal._typing import Array
+from treecal.correctors._number_kernels import pool_one, score
+
+SHARE = 0.002
+"""The most that is dealt out again in a round; after `t` rounds it is at most `1/t`."""
+LEAST = 0.01
+"""Of what a class has in the mean of all forecasts: it is given no less."""
+
+
+class Mixing(NamedTuple):
+    """Whether it is distributions of a number that are mixed, the widths of their cells, and the first weights."""
+
+    numbers: bool
+    widths: Array
+    start: Array
+
+
+@strict
+def mix(given: Array, weights: Array, rule: Mixing, means: Array) -> None:
+    """Write the forecast of each row, given those to mix, `(rows, forecasts, dim)`."""
+    costs = np.empty(means.shape[1])
+    for row in range(len(means)):
+        _mix_one(given[row], weights, rule, costs, means[row])
+
+
+@strict
+def _mix_one(points: Array, weights: Array, rule: Mixing, costs: Array, mean: Array) -> float:
+    """Write the forecast of a round, and return the unit in which the scores of those mixed count."""
+    if rule.numbers:
+        return pool_one(points, weights, rule.widths, mean)
+    _mix(points, weights, costs, mean)
+    return 1.0
+
+
+@strict
+def _mix(points: Array, weights: Array, costs: Array, mean: Array) -> None:
+    """Write the forecast, and the `G_k` that it is within, up to a constant."""
+    dim = len(mean)
+    costs[:] = 0.0
+    for i in range(len(points)):
+        square = 0.0
+        for k in range(dim):
+            square += points[i, k] * points[i, k]
+        for k in range(dim):
+            costs[k] += weights[i] * exp(2.0 * points[i, k] - square - 1.0)
+    for k in range(dim):
+        costs[k] = -log(costs[k])
+    # Which classes are above 0 is found from all of them on: to leave one out lowers the level of the others.
+    level = math.inf
+    while True:
+        total = 2.0
+        count = 0
+        for k in range(dim):
+            if costs[k] < level:
+                total += costs[k]
+                count += 1
+        if total / count >= level:
+            break
+        level = total / count
+    short = False
+    for k in range(dim):
+        own = weights[0] * points[0, k]
+        for i in range(1, len(points)):
+            own += weights[i] * points[i, k]
+        mean[k] = max(level - costs[k], 0.0) / 2.0
+        short = short or mean[k] < LEAST * own
+    total = 0.0
+    for k in range(dim):
+        if short:
+            own = weights[0] * points[0, k]
+            for i in range(1, len(points)):
+                own += weights[i] * points[i, k]
+            mean[k] = (1.0 - LEAST) * mean[k] + LEAST * own
+        total += mean[k]
+    for k in range(dim):
+        mean[k] /= total
+
+
+@strict
+def play(
+    given: Array,
+    outcomes: Array,
+    row_weights: Array,
+    weights: Array,
+    seen: int,
+    rule: Mixing,
+    means: Array,
+) -> float:
+    """Announce and weigh rounds in order, those of weight 0 are only announced.
+
+    Return by how much the score of classes is above what the weights allow.
+    """
+    count = len(weights)
+    costs = np.empty(means.shape[1])
+    losses = np.empty(count)
+    lifted = 0.0
+    for row in range(len(means)):
+        scale = _mix_one(given[row], weights, rule, costs, means[row])
+        weight = row_weights[row]
+        if weight == 0.0:
+            continue
+        seen += 1
+        least = math.inf
+        for i in range(count):
+            losses[i] = score(given[row, i], outcomes[row], rule.widths)
+            least = min(least, losses[i])
+        if not rule.numbers:
+            allowed = 0.0
+            for i in range(count):
+                allowed += weights[i] * exp(-(losses[i] - least))
+            over = score(means[row], outcomes[row], rule.widths) - (least - log(allowed))
+            if over > 1e-12:  # more than rounding
+                lifted += weight * over
+        total = 0.0
+        for i in range(count):
+            if scale > 0.0:
+                weights[i] *= exp(-weight * (losses[i] - least) / scale)
+            total += weights[i]
+        share = min(SHARE, 1.0 / seen)
+        for i in range(count):
+            weights[i] = (1.0 - share) * (weights[i] / total) + share * rule.start[i]
+    return lifted
