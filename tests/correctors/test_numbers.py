@@ -71,6 +71,19 @@ def test_many_rounds_are_what_single_ones_are(name: str) -> None:
     assert_array_equal(again.update_many(forecasts, outcomes), many.update_many(forecasts, outcomes))
 
 
+def test_a_round_by_itself_is_a_row_of_a_batch_whatever_its_weight() -> None:
+    """Up to a weight of 1 all parts learn in one compiled call; heavier rounds are learned part by part."""
+    forecasts, outcomes = stream(60, bias=4, spread=2)
+    weights = np.resize([1.0, 0.3, 2.0, 0.0, 1.0, 3.7], 60)
+    one, many = tc.AutoCorrector(SPACE), tc.AutoCorrector(SPACE)
+    found = []
+    for mean, outcome, weight in zip(forecasts["mean"], outcomes, weights.tolist(), strict=True):
+        found.append(one.predict({"mean": mean, "sd": 5.0}).mean)
+        one.update(outcome, weight=weight)
+    assert_array_equal(many.update_many(forecasts, outcomes, weights=weights), found)
+    assert dumps(one) == dumps(many)
+
+
 @pytest.mark.parametrize("name", ["LocationScale", "PitMap", "Recalibrator", "AutoCorrector", "Chain", "Gated"])
 def test_corrects_a_model_that_is_off_and_leaves_one_that_is_right(name: str) -> None:
     forecasts, outcomes = stream(3000, bias=4, spread=2)
@@ -162,7 +175,7 @@ def test_the_excess_over_the_model_is_within_the_guarantee(adversary: str) -> No
     for _ in range(150):
         b = np.sort(rng.random(8))
         x = f.predict(b).mean
-        given_ = f._known(np.asarray(b))[:, 0]
+        given_ = f._known(np.asarray(b)).given
         steps = np.vstack([np.tri(9, 8, -1)[:, ::-1]])
         gaps = [score(x, y, space.widths) - score(b, y, space.widths) for y in steps]
         at = int(np.argmax(gaps)) if adversary == "against it" else int(rng.integers(9))

@@ -5,20 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from treecal._elementary import applied, exp, log_losses
-from treecal._states import State, check_array, check_count, check_like, check_names, check_number, resumed
+from treecal._states import check_array, check_count, check_like, check_names, check_number, resumed
 from treecal._typing import Array, Changes, Saved
 from treecal.correctors import _forgetting as forgetting
 from treecal.correctors._base import Corrector, Scored
 from treecal.correctors._batch import Batch
 from treecal.correctors._isotonic import IsotonicCalibration
 from treecal.correctors._location_scale import LocationScale, extents_of, grid_of
-from treecal.correctors._mixing import SHARE, Mixing, mix, play
+from treecal.correctors._mixing import SHARE, Mixing, Weights, mix, play
+from treecal.correctors._number_rounds import Asked, Parts, Rounds
 from treecal.correctors._recalibrator import PitMap, Recalibrator
 from treecal.correctors._scaling_kinds import MatrixScaling, TemperatureScaling, VectorScaling
 from treecal.exceptions import ParameterError, SnapshotError
@@ -35,14 +36,12 @@ FEW = 7
 """Classes up to which there is matrix scaling."""
 
 
-@dataclass(eq=False)
-class Weights(State):
-    """How far the forecasts are trusted."""
+class Known(NamedTuple):
+    """What is known of a round before its outcome."""
 
-    weights: Array  # of the model, then of the corrections
-    model: float  # that of the model when rounds began
-    seen: int  # rounds learned since
-    lifted: float  # by how much the score may be above the guarantee, because of classes that were given more
+    given: Array  # (1 + parts, dim): the forecasts to mix, the model's first
+    mean: Array
+    asked: Asked | None
 
 
 class AutoCorrector(Corrector):
@@ -138,7 +137,11 @@ class AutoCorrector(Corrector):
         self._rule = Mixing(isinstance(space, Cdf), widths, self._start)
         own = float(self._start[0])
         self._now: tuple[tuple[Corrector, ...], Weights] = tuple(parts), Weights(self._start.copy(), own, 0, 0.0)
-        self._asked: tuple[object, Array | None, Array] = None, None, self._start  # what the parts announced last
+        self._asked: tuple[object, Array | None, Known] = None, None, Known(self._start, self._start, None)
+        self._together: Rounds | None = None  # how a round of numbers is played
+        if isinstance(parts[0], Pool):
+            assert isinstance(space, Cdf)
+            self._together = Rounds(space, self._all_parts())
 
     def _of_numbers(self, space: Cdf) -> tuple[list[Corrector], list[int], Array]:
         """Return the parts, what each corrects, and the weights at the start."""
@@ -200,21 +203,39 @@ class AutoCorrector(Corrector):
             lost += others * math.log(now.seen / 10**6) / (1 - 1e-6)
         return -math.log(now.model) + lost + now.lifted
 
-    def _known(self, forecast: Array) -> Array:
-        """Return the forecasts of a round, the model's first, `(1, 1 + parts, dim)`: asked once for both its halves."""
-        now, b, found = self._asked
+    def _pool(self) -> Pool:
+        """Return the first part, of numbers."""
+        pool = self._now[0][0]
+        assert isinstance(pool, Pool)
+        return pool
+
+    def _all_parts(self) -> Parts:
+        """Return those of the pool, and what maps its levels."""
+        return (*self._pool()._now[0], self._now[0][1])  # type: ignore[return-value]
+
+    def _known(self, forecast: Array) -> Known:
+        """Return what is known of a round before its outcome: found once for both its halves."""
+        now, b, known = self._asked
         if now is not self._now or b is not forecast:
-            given = [forecast]
-            for part, source in zip(self._now[0], self._sources, strict=True):
-                given.append(part._announced(given[source], None).mean)
-            found = np.array(given)[None]
-            self._asked = self._now, forecast, found
-        return found
+            known = self._found(forecast)
+            self._asked = self._now, forecast, known
+        return known
+
+    def _found(self, forecast: Array) -> Known:
+        parts, now = self._now
+        if self._together is not None:
+            asked = self._together.ask(self._all_parts(), forecast, (self._pool()._now[1].weights, now.weights))
+            return Known(asked.outer, asked.mean, asked)
+        given = [forecast]
+        for part, source in zip(parts, self._sources, strict=True):
+            given.append(part._announced(given[source], None).mean)
+        points = np.array(given)
+        mean = np.empty(self.space.dim)
+        mix.now(points[None], now.weights, self._rule, mean[None])
+        return Known(points, mean, None)
 
     def _announce(self, forecast: Array) -> Forecast:
-        mean = np.empty((1, self.space.dim))
-        mix.now(self._known(forecast), self._now[1].weights, self._rule, mean)
-        return self._point(mean[0])
+        return self._point(self._known(forecast).mean.copy())
 
     def _given_by(self, parts: Sequence[Corrector], forecasts: Array) -> Array:
         """Return the forecasts to mix of many rows, the model's first, `(n, 1 + parts, dim)`."""
@@ -232,12 +253,23 @@ class AutoCorrector(Corrector):
 
     def _after(self, forecast: Array, outcome: Array, *, weight: float = 1.0) -> Changes:
         parts, now = self._now
-        given = self._known(forecast)
-        sources = [forecast, *given[0, 1:]]
+        given, _, asked = self._known(forecast)
+        if self._together is not None and asked is not None and weight <= 1.0:  # heavier ones take several steps
+            return self._together_after(self._together, asked, outcome, weight)
+        sources = [forecast, *given[1:]]
         pairs = zip(parts, self._sources, strict=True)
         learned = tuple(part._learned(sources[source], outcome, None, weight) for part, source in pairs)
         batch = Batch(forecast[None], outcome[None], weights=np.array([weight]))
-        return {"_now": (learned, self._weighed(now, given, batch)[1])}
+        return {"_now": (learned, self._weighed(now, given[None], batch)[1])}
+
+    def _together_after(self, together: Rounds, asked: Asked, outcome: Array, weight: float) -> Changes:
+        """Return the same, of numbers, in one compiled call."""
+        pool = self._pool()
+        both = (pool._now[1].after(), self._now[1].after())
+        rules = (pool._rule, self._rule)
+        given = together.learned(self._all_parts(), asked, outcome, weight, both, rules)
+        parts = (pool._with({"_now": (given[:4], both[0])}, 1), given[4])
+        return {"_now": (parts, both[1])}
 
     def _weighed(self, now: Weights, given: Array, batch: Batch) -> tuple[Array, Weights]:
         """Return what is announced in rounds in order, given what the parts announce; and the weights after them."""

@@ -26,6 +26,7 @@ LEVELS = 39
 class Frame(ABC):
     """Other coordinates: distribution functions of numbers, forecasts and outcomes, as functions of what is alike."""
 
+    at: Array
     dim: int
     prior: float
     """For how many outcomes a group's first forecast counts, unless the caller says."""
@@ -46,7 +47,7 @@ class Residuals(Frame):
 
     def __init__(self, space: Cdf) -> None:
         self._grid = grid_of(space)
-        self._at = np.linspace(-REACH, REACH, RESIDUALS)
+        self.at = np.linspace(-REACH, REACH, RESIDUALS)
         self.dim = RESIDUALS
         self.prior = 10.0
         self.scale = (RESIDUALS - 1) / REACH
@@ -54,14 +55,14 @@ class Residuals(Frame):
     def enter(self, rows: Array, forecasts: Array) -> Array:
         found = np.empty((len(rows), self.dim))
         extents = extents_of(forecasts, self._grid)
-        kernels.into_residuals.for_rows(len(rows))(np.array(rows), self._grid, extents, self._at, found)
+        kernels.into_residuals.for_rows(len(rows))(np.array(rows), self._grid, extents, self.at, found)
         return found
 
     def leave(self, rows: Array, forecasts: Array) -> Array:
         found = np.empty(forecasts.shape)
         extents = extents_of(forecasts, self._grid)
         leave = kernels.from_residuals.for_rows(len(rows))
-        leave(np.array(rows), np.array(forecasts), self._grid, extents, self._at, found)
+        leave(np.array(rows), np.array(forecasts), self._grid, extents, self.at, found)
         return found
 
 
@@ -70,19 +71,19 @@ class Levels(Frame):
 
     def __init__(self) -> None:
         tail = np.array(TAIL)
-        self._at = np.concatenate([tail, np.arange(1, LEVELS + 1) / (LEVELS + 1), 1 - tail[::-1]])
-        self.dim = len(self._at)
+        self.at = np.concatenate([tail, np.arange(1, LEVELS + 1) / (LEVELS + 1), 1 - tail[::-1]])
+        self.dim = len(self.at)
         self.prior = 50.0
         self.scale = (LEVELS + 1) / 3
 
     def enter(self, rows: Array, forecasts: Array) -> Array:
         found = np.empty((len(rows), self.dim))
-        kernels.into_levels.for_rows(len(rows))(np.array(rows), np.array(forecasts), self._at, found)
+        kernels.into_levels.for_rows(len(rows))(np.array(rows), np.array(forecasts), self.at, found)
         return found
 
     def leave(self, rows: Array, forecasts: Array) -> Array:
         found = np.empty(forecasts.shape)
-        kernels.from_levels.for_rows(len(rows))(np.array(rows), np.array(forecasts), self._at, found)
+        kernels.from_levels.for_rows(len(rows))(np.array(rows), np.array(forecasts), self.at, found)
         return found
 
 
@@ -106,7 +107,7 @@ class LocationSpread(Groups):
 
     _fields = ("locations",)
     name = "location-spread"
-    _space: Cdf
+    _grid: kernels.Grid
 
     def __init__(self, *, locations: int = 8) -> None:
         self.locations = whole_number("locations", locations, least=1)
@@ -116,7 +117,7 @@ class LocationSpread(Groups):
         if not isinstance(space, Cdf):
             raise ParameterError(f"{self!r} needs distributions of a number, and {space!r} has none.")
         groups = LocationSpread(locations=self.locations)
-        groups._space = space
+        groups._grid = grid_of(space)
         return groups
 
     def key(self, forecast: Array) -> Hashable:
@@ -125,11 +126,10 @@ class LocationSpread(Groups):
 
     def keys(self, forecasts: Array) -> list[Hashable]:
         """Return the same of many."""
-        space = self._space
-        reach = space.high - space.low
-        means, units = extents_of(forecasts, grid_of(space)).T
-        parts = np.minimum(self.locations * ((means - space.low) / reach), self.locations - 1)
-        return list(zip(parts.astype(int).tolist(), np.frexp(units / reach)[1].tolist(), strict=True))
+        grid = self._grid
+        found = np.empty((len(forecasts), 2), np.int64)
+        kernels.cells.for_rows(len(found))(extents_of(forecasts, grid), grid, self.locations, found)
+        return list(map(tuple, found.tolist()))
 
 
 class Together(Groups):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,6 +56,14 @@ def means(first: Array, sums: Array, copies: Array, prior: float, found: Array) 
         found[0, k] = (prior * first[k] + sums[0, 3 + k] + sums[1, 3 + k]) / weight
         for copy in range(len(copies)):
             found[1 + copy, k] = copies[copy, 1 + k] / copies[copy, 0]
+
+
+@strict
+def corrected(group: GroupArrays, prior: float, found: Array) -> None:
+    """Write the mean by trust of what the copies of a group of means forecast."""
+    points = np.empty((len(group.trust), len(group.first)))
+    means(group.first, group.sums, group.copies, prior, points)
+    mixed(group.trust, points, found)
 
 
 @strict
@@ -140,8 +147,7 @@ def visits(group: GroupArrays, rule: Rule, steps: Visits, at: int, announced: Ar
     return len(rows)
 
 
-@dataclass(frozen=True)
-class GroupState:
+class GroupState(NamedTuple):
     """What a group has seen, as arrays that are replaced and never changed; and its forecaster, if groups have one."""
 
     number: int
@@ -158,8 +164,8 @@ class GroupState:
 
     def copied(self) -> GroupState:
         """Return one whose arrays may be changed."""
-        first, sums, copies, trust = (array.copy() for array in self.arrays)
-        return GroupState(self.number, first, sums, copies, trust, self.forecaster)
+        number, first, sums, copies, trust, forecaster = self
+        return GroupState(number, first.copy(), sums.copy(), copies.copy(), trust.copy(), forecaster)
 
 
 def checked_names(names: Any) -> list[Hashable]:

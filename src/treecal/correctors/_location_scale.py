@@ -56,6 +56,10 @@ class Moved(State):
     trust: Array  # (memories,)
     seen: float
 
+    def copied(self) -> Moved:
+        """Return one whose arrays may be changed."""
+        return Moved(self.theta.copy(), self.curvature.copy(), self.weight.copy(), self.trust.copy(), self.seen)
+
 
 class LocationScale(Corrector):
     """Announces `F(μ + (z − μ − a·s)/b)`: a forecast of a number, shifted by `a` of its spreads and `b` times as wide.
@@ -159,8 +163,7 @@ class LocationScale(Corrector):
         return self._played(Batch(forecast[None], outcome[None], weights=np.array([weight])))[1]
 
     def _played(self, batch: Batch) -> tuple[Array, Changes]:
-        now = self._state
-        now = Moved(now.theta.copy(), now.curvature.copy(), now.weight.copy(), now.trust.copy(), now.seen)
+        now = self._state.copied()
         rows = np.array(batch.forecasts)
         outcomes = np.array(batch.outcomes)
         weights = np.array(batch.all_weights())

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from treecal._compile import strict
 from treecal._elementary import exp, log
+from treecal._states import State
 from treecal._typing import Array
 from treecal.correctors._number_kernels import pool_one, score
 
@@ -16,6 +18,20 @@ SHARE = 0.002
 """The most that is dealt out again in a round; after `t` rounds it is at most `1/t`."""
 LEAST = 0.01
 """Of what a class has in the mean of all forecasts: it is given no less."""
+
+
+@dataclass(eq=False)
+class Weights(State):
+    """How far the forecasts are trusted."""
+
+    weights: Array  # of the model, then of the corrections
+    model: float  # that of the model when rounds began
+    seen: int  # rounds learned since
+    lifted: float  # by how much the score may be above the guarantee, because of classes that were given more
+
+    def after(self) -> Weights:
+        """Return those after one more round, before it is weighed."""
+        return Weights(self.weights.copy(), self.model, self.seen + 1, self.lifted)
 
 
 class Mixing(NamedTuple):
@@ -101,33 +117,41 @@ def play(
 
     Return by how much the score of classes is above what the weights allow.
     """
-    count = len(weights)
     costs = np.empty(means.shape[1])
-    losses = np.empty(count)
     lifted = 0.0
     for row in range(len(means)):
         scale = _mix_one(given[row], weights, rule, costs, means[row])
-        weight = row_weights[row]
-        if weight == 0.0:
-            continue
-        seen += 1
-        least = math.inf
+        if row_weights[row] > 0.0:
+            seen += 1
+            lifted += weigh(given[row], outcomes[row], row_weights[row], scale, means[row], weights, seen, rule)
+    return lifted
+
+
+@strict
+def weigh(
+    points: Array, outcome: Array, weight: float, scale: float, mean: Array, weights: Array, seen: int, rule: Mixing
+) -> float:
+    """Weigh the forecasts of a round, the last of so many; return what `play` adds up."""
+    count = len(weights)
+    losses = np.empty(count)
+    least = math.inf
+    for i in range(count):
+        losses[i] = score(points[i], outcome, rule.widths)
+        least = min(least, losses[i])
+    lifted = 0.0
+    if not rule.numbers:
+        allowed = 0.0
         for i in range(count):
-            losses[i] = score(given[row, i], outcomes[row], rule.widths)
-            least = min(least, losses[i])
-        if not rule.numbers:
-            allowed = 0.0
-            for i in range(count):
-                allowed += weights[i] * exp(-(losses[i] - least))
-            over = score(means[row], outcomes[row], rule.widths) - (least - log(allowed))
-            if over > 1e-12:  # more than rounding
-                lifted += weight * over
-        total = 0.0
-        for i in range(count):
-            if scale > 0.0:
-                weights[i] *= exp(-weight * (losses[i] - least) / scale)
-            total += weights[i]
-        share = min(SHARE, 1.0 / seen)
-        for i in range(count):
-            weights[i] = (1.0 - share) * (weights[i] / total) + share * rule.start[i]
+            allowed += weights[i] * exp(-(losses[i] - least))
+        over = score(mean, outcome, rule.widths) - (least - log(allowed))
+        if over > 1e-12:  # more than rounding
+            lifted = weight * over
+    total = 0.0
+    for i in range(count):
+        if scale > 0.0:
+            weights[i] *= exp(-weight * (losses[i] - least) / scale)
+        total += weights[i]
+    share = min(SHARE, 1.0 / seen)
+    for i in range(count):
+        weights[i] = (1.0 - share) * (weights[i] / total) + share * rule.start[i]
     return lifted

@@ -7,13 +7,14 @@ the mean distance of two draws from it.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 
 from treecal._compile import copy_into, strict
 from treecal._elementary import exp, exponentials, log, power
-from treecal._typing import Array
+from treecal._typing import Array, Integers
 from treecal.correctors._forgetting import LASTING, SHARE, trusted
 
 PRIOR = 3.0
@@ -84,6 +85,16 @@ def extents(points: Array, grid: Grid, found: Array) -> None:
             widest = max(widest, grid.widths[k])
         found[row, 0] = min(max(mean, low), high)
         found[row, 1] = spread if spread > 0.01 * widest else SURE * (high - low)
+
+
+@strict
+def cells(places: Array, grid: Grid, locations: int, found: Integers) -> None:
+    """Write the cell of each forecast: the part of the range that its mean is in, and the power of two of its unit."""
+    low = grid.knots[0]
+    reach = grid.knots[-1] - low
+    for row in range(len(places)):
+        found[row, 0] = int(min(locations * ((places[row, 0] - low) / reach), locations - 1.0))
+        found[row, 1] = math.frexp(places[row, 1] / reach)[1]
 
 
 @strict

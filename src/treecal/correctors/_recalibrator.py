@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Hashable, Iterator
 from copy import deepcopy
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
@@ -33,6 +33,14 @@ Simple = Literal["mean", "shift"]
 
 FIRST = 4
 """The shortest half-life of a group is `2^4` visits: with shorter ones, streams where nothing changes pay too much."""
+
+
+@lru_cache
+def _rule(copies: int, prior: float, shift: bool, scale: float, forget: bool, scored: bool) -> Rule:
+    """Return how visits are learned while there are so many copies: one object for all rounds."""
+    kept = np.array(forgetting.kept(copies, FIRST))
+    most = 2.0 ** (FIRST + copies - 1) if forget else math.inf
+    return Rule(kept, most, prior, shift, scale, forgetting.SHARE, forgetting.LASTING, scored)
 
 
 def _another(pattern: Forecaster) -> Forecaster:
@@ -316,7 +324,7 @@ class Recalibrator(Corrector):
                 raise UnsupportedError("a forecaster in each group knows no weights: its rounds count alike.")
             learned = group.forecaster._fork()
             learned.update(outcome)
-            group = replace(group, forecaster=learned)
+            group = group._replace(forecaster=learned)
         batch = Batch(forecast[None], outcome[None], weights=None if weight == 1.0 else np.array([weight]))
         return (
             self._visited(group, batch, scored=scored)[0] if self.make == "mean" else self._moved(group, batch, scored)
@@ -354,10 +362,7 @@ class Recalibrator(Corrector):
 
     def _rule_of_visits(self, copies: int, scored: bool) -> Rule:
         """Return how visits are learned while there are so many copies."""
-        kept = np.array(forgetting.kept(copies, FIRST))
-        most = 2.0 ** (FIRST + copies - 1) if self.forget else math.inf
-        shift = self.make != "mean"
-        return Rule(kept, most, self._prior, shift, self._scale, forgetting.SHARE, forgetting.LASTING, scored)
+        return _rule(copies, self._prior, self.make != "mean", self._scale, self.forget, scored)
 
     def _joined(self, now: GroupState) -> GroupState:
         """Return a group with the copies that its weight asks for."""
@@ -368,7 +373,7 @@ class Recalibrator(Corrector):
         # After so many rounds a copy holds 1/(1 − kept) of weight at most; only a heavy round makes it more.
         parts = np.minimum(1.0, 1 / (1 - forgetting.kept(wanted, FIRST)[count:]) / met)
         copies = np.vstack([now.copies, parts[:, None] * self._lasting(now)])
-        return replace(now, copies=copies, trust=forgetting.joined(now.trust, wanted))
+        return now._replace(copies=copies, trust=forgetting.joined(now.trust, wanted))
 
     def _played(self, batch: Batch) -> tuple[Array, Changes] | None:
         """Learn group by group, which makes no difference to any of them."""
@@ -415,9 +420,19 @@ class Recalibrator(Corrector):
         for i, (b, y) in enumerate(zip(batch.forecasts, batch.outcomes, strict=True)):
             key = rule.key(b)
             group = self._group_after(met.get(key), b, y, batch.weight(i), scored=False)
-            met[key] = group if key in met else replace(group, number=len(met))
+            met[key] = group if key in met else group._replace(number=len(met))
             rule.learn(b)
         vars(self).update(_known=Entries(met), _rule=rule, _last=(None, None), **self._counted(len(batch)))
+
+    def _group(self, key: Hashable) -> GroupState:
+        """Return a group; one not met has no weight."""
+        met = self._groups()
+        group = met.get(key)
+        return self._new_group(np.zeros(self._dim), len(met)) if group is None else group
+
+    def _met(self, key: Hashable, group: GroupState) -> Changes:
+        """Return the attributes that differ after a round in a group, which was learned as it stands."""
+        return {"_known": self._known.after({key: self._joined(group)})}
 
     def _groups(self) -> dict[Hashable, GroupState]:
         """Return the groups met, by name."""

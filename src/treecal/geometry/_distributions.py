@@ -19,6 +19,8 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from operator import le
 from typing import Any
 
 import numpy as np
@@ -137,6 +139,8 @@ def read_distribution(space: Cdf, value: Any, round_: int, tolerance: float) -> 
     if (number := read_number(space, value, round_, ForecastError)) is not None:
         return space.steps(number)
     if isinstance(value, Mapping):
+        if (found := _plain_quantiles(space, value)) is not None:
+            return found
         single = {name: np.asanyarray(entry)[None] for name, entry in value.items()}
         return np.asarray(_from_columns(space, single, round_ - 1)[0])
     if callable(getattr(value, "cdf", None)):
@@ -280,6 +284,27 @@ def read_columns(table: Any, *, space: Cdf | None = None, before: int = 0) -> tu
         _say("quantiles cross, and are sorted,", crossing, before)
         q = np.sort(q, axis=1)
     return "quantiles", tuple(levels), q
+
+
+def _plain_quantiles(space: Cdf, value: Mapping[Any, Any]) -> Array | None:
+    """Return the forecast of quantiles that need no look: floats in order, of the set; None where they are others."""
+    if set(map(type, value.values())) != {float} or not set(map(type, value)) <= {float, str}:
+        return None
+    levels, names = _known_levels(tuple(value))
+    q = [value[name] for name in names]
+    if not q or not (space.low <= q[0] and q[-1] <= space.high and all(map(le, q, q[1:]))):
+        return None
+    return np.asarray(from_quantiles(space, levels, np.array([q]))[0])
+
+
+@lru_cache(maxsize=64)
+def _known_levels(names: tuple[float | str, ...]) -> tuple[tuple[float, ...], tuple[float | str, ...]]:
+    """Return the levels of quantiles and their names, in order; none where that is not what the names say."""
+    try:
+        found = quantile_levels(names)
+    except ParameterError:
+        found = {}
+    return tuple(found), tuple(found.values())
 
 
 def _members(members: Array, space: Cdf | None, before: int) -> Array:
