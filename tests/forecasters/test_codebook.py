@@ -160,8 +160,8 @@ def test_a_round_that_is_given_up_leaves_no_trace() -> None:
     plain, trying = Shelf(book, book.empty()), Shelf(book, book.empty())
     for y in np.eye(3)[rng.integers(3, size=60)]:
         q, key = rng.dirichlet(np.ones(3)), object()
-        choice = trying.choice((key,), lambda q=q: q)  # type: ignore[misc]
-        assert trying.choice((key,), lambda: pytest.fail("it was asked for twice")) is choice
+        choice = trying.choice(key, lambda q=q: q)  # type: ignore[misc]
+        assert trying.choice(key, lambda: pytest.fail("it was asked for twice")) is choice
         before = deepcopy(trying.books)
         for lost in np.eye(3):
             trying.after(choice, lost)

@@ -152,6 +152,8 @@ def test_seasons_are_what_they_are_described_to_be(period: int | None) -> None:
         np.testing.assert_allclose(f.mean_forecast, slow.q(), rtol=1e-12, atol=1e-15)
         f.update(y)
         slow.learn(y.tolist())
+    holds = [slow.holds[lag] for lags in slow.periods for lag in lags]
+    np.testing.assert_allclose(f.get_state()["holds"], holds, rtol=1e-12)
 
 
 @pytest.mark.parametrize("dim", [2, 4])

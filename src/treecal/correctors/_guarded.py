@@ -158,7 +158,8 @@ class GuardedCorrector(Corrector):
         return asked[2:]
 
     def _choice(self, shelf: Shelf, forecast: Array) -> Candidate:
-        return shelf.choice((self._now[0], forecast), lambda: self._corrected(forecast)[0])
+        point = self._corrected(forecast)[0]
+        return shelf.choice(point, lambda: point)
 
     def _announce(self, forecast: Array) -> Forecast:
         _, guards, shelf = self._now

@@ -274,12 +274,12 @@ class LockedForecaster(Locked, Forecaster):
     def predict(self) -> Forecast:
         """Return the forecast for the coming round; the same one until `update`."""
         with self._lock:
-            return super().predict()
+            return Forecaster.predict(self)
 
     def update(self, outcome: ArrayLike) -> None:
         """Learn the outcome of the round. An invalid one raises a `TreeCalError` and changes nothing."""
         with self._lock:
-            super().update(outcome)
+            Forecaster.update(self, outcome)
 
     def get_state(self) -> Saved:
         """Return the state, as arrays and numbers that never change afterwards."""

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
-from operator import is_
 from typing import NamedTuple
 
 import numpy as np
@@ -85,9 +84,8 @@ class Book:
         """Return the point to announce for a point forecast."""
         if not now.used:
             return Candidate(q, 0, True)
-        width = max(2, now.used)
-        ahead = np.maximum(math.sqrt(now.rounds + 1), SHARE_AHEAD * now.visits[:width])
-        cost, alone = self._costs(now, q, ahead, now.points[:, :width], now.biases[:, :width], now.sizes[:width])
+        ahead = np.maximum(math.sqrt(now.rounds + 1), SHARE_AHEAD * now.visits)
+        cost, alone = self._costs(now, q, ahead, now.points, now.biases, now.sizes)
         column = int(cost[: now.used].argmin())
         new = now.used < self.capacity and bool(cost[column] >= alone)
         return Candidate(q, now.used if new else column, new)
@@ -104,7 +102,7 @@ class Book:
         moved += biases
         np.maximum(np.abs(moved, out=moved), noise[:, None] * root, out=moved)
         # Two columns or more are added up row by row, in order, as in compiled code.
-        return (np.add.reduce(moved, axis=0) - sizes) / root, float(np.add.accumulate(noise)[-1])
+        return (np.add.reduce(moved, axis=0) - sizes) / root, np.add.accumulate(noise).item(-1)
 
     def nearest(self, now: Books, q: Array, points: Array, margin: float) -> int | None:
         """Return which of some points without bias is best for a point forecast, if a new one is hardly better."""
@@ -134,7 +132,7 @@ class Book:
             sizes, visits = (np.pad(each, more) for each in (sizes, visits))
         bias = outcome - (q if new else points[:, column])
         bias += biases[:, column]
-        size = float(np.add.accumulate(np.abs(bias))[-1])
+        size = np.add.accumulate(np.abs(bias)).item(-1)
         squares = now.squares if self.classes else now.squares + (outcome - q) ** 2
         books = Books(now.rounds + 1, points, biases, sizes, visits, now.used + new, squares)
         return books, (column, q if new else None, bias, size, float(visits[column]) + 1)
@@ -167,7 +165,7 @@ class Shelf:
 
     def __init__(self, book: Book, books: Books, change: Change | None = None) -> None:
         self.book, self._books, self._change = book, books, change
-        self._chosen: tuple[tuple[object, ...], Candidate] | None = None
+        self._chosen: tuple[object, Candidate] | None = None
 
     @property
     def books(self) -> Books:
@@ -183,9 +181,9 @@ class Shelf:
             self._change = None
         return now
 
-    def choice(self, asked: tuple[object, ...], forecast: Callable[[], Array]) -> Candidate:
-        """Return the choice for a point forecast, which is called for only if others were `asked` for the last one."""
-        if self._chosen is None or not all(map(is_, asked, self._chosen[0])):
+    def choice(self, asked: object, forecast: Callable[[], Array]) -> Candidate:
+        """Return the choice for a point forecast, which is called for only if another was `asked` for the last one."""
+        if self._chosen is None or self._chosen[0] is not asked:
             self._chosen = asked, self.book.choose(self.books, forecast())
         return self._chosen[1]
 
@@ -272,7 +270,7 @@ class Codebook(LockedForecaster):
 
     def _choice(self) -> Candidate:
         source, shelf = self._now
-        return shelf.choice((source,), lambda: source.mean_forecast)
+        return shelf.choice(source, lambda: source.mean_forecast)
 
     def _announce(self) -> Forecast:
         point = self._now[1].point(self._choice())

@@ -70,11 +70,13 @@ class Tally(NamedTuple):
             if key in known:
                 so_far, size = known[key]
                 bias, before = so_far + bias, before + size
-            size = float(_norms(self.norm, bias))
+            size = _norms(self.norm, bias).item()
             change[key] = bias, size
             after += size
-        rounds, closed = self.rounds + 1, self.closed + (after - before)
-        return self._replace(biases=self.biases.after(change), rounds=rounds, closed=closed)
+        biases, closed = self.biases.after(change), self.closed + (after - before)
+        return Tally(
+            self.norm, self.path, self.places, biases, self.rounds + 1, self.last, closed, self.sizes, self.open
+        )
 
     def _along(self, x: TreeForecast, outcome: Array) -> Tally:
         """Return the tally of one more round on a tree: nodes that the path has left are closed, lowest first."""
@@ -139,7 +141,7 @@ def _norms(norm: Norm, vectors: Array) -> Array:
     if not (isinstance(norm, Lp) and norm.p in (1, 2)):
         return np.asarray(norm(vectors))
     if norm.p == 1:
-        return np.asarray(np.add.accumulate(np.abs(vectors), axis=-1)[..., -1])
+        return np.asarray(np.add.accumulate(np.abs(vectors), -1)[..., -1])
     return np.asarray(np.sqrt(np.add.accumulate(vectors * vectors, axis=-1)[..., -1]))
 
 

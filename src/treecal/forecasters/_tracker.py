@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 
@@ -32,6 +34,7 @@ FADE = 0.85  # the weight of each beside that of the one after it
 FOG = 0.2  # the outcomes that the uniform law counts for
 RECENT = 0.003  # the least step of how often a period holds
 LONGEST_PERIOD = 10_000
+_NONE = np.zeros(0, np.int64)
 
 
 @dataclass(eq=False)
@@ -109,16 +112,17 @@ class Tracker(Forecaster):
             raise ParameterError(
                 f"period={self.period} is for up to {CLASSES} classes, and up to {LONGEST_PERIOD:,} rounds."
             )
-        self._seasons = (SHORT, LONG if period is None else (self.period,)) if self.classes else ()
+        self._seasons = (SHORT, LONG if self.period is None else (self.period,)) if self.classes else ()
         self._lags = np.array([lag for lags in self._seasons for lag in lags], np.int64)
+        self._longest = int(self._lags.max(initial=0))
         self._most = max(dim + 1, ENTRIES // dim) if self.classes else 0  # contexts
-        self._rates = np.array([1 - power(0.5, 1 / each) for each in HALF_LIVES])
+        self._rates = np.array([[1 - power(0.5, 1 / each)] for each in HALF_LIVES])
         self._scale = 2 * reach(space, "l2") ** 2
-        self._fades = np.array([power(FADE, float(k)) for k in range(CYCLES)])
-        self._totals = np.add.accumulate(np.append(FOG, self._fades))
+        self._fades = [power(FADE, float(k)) for k in range(CYCLES)]
+        self._totals = [*accumulate(self._fades, initial=FOG)]
         experts = len(HALF_LIVES) + (DEPTH + len(self._seasons) if self.classes else 0)
         means = np.tile(start, (len(HALF_LIVES), 1))
-        self._asked: tuple[Experts | None, list[int], Array] = None, [], means  # contexts and forecasts of a state
+        self._asked: tuple[Experts | None, Integers, Array] = None, _NONE, means  # contexts and forecasts of a state
         self._state = Experts(
             0,
             np.full(experts, 1 / experts),
@@ -126,7 +130,7 @@ class Tracker(Forecaster):
             np.zeros((0, dim)),
             np.zeros(0),
             np.zeros((0, dim), np.int16),
-            np.zeros(KEPT * int(self._lags.max(initial=0)), np.uint8),
+            np.zeros(KEPT * self._longest, np.uint8),
             np.zeros(len(self._lags)),
         )
 
@@ -135,57 +139,76 @@ class Tracker(Forecaster):
         """The point forecast for the coming round, `(d,)`."""
         now = self._state
         # Accumulated, so that compiled code can add in the same order.
-        return np.asarray(np.add.accumulate(now.weights[:, None] * self._experts(now)[1], axis=0)[-1])
+        mixed: Array = np.add.accumulate(now.weights[:, None] * self._experts(now)[1])[-1]
+        return mixed
 
-    def _experts(self, now: Experts) -> tuple[list[int], Array]:
+    def _experts(self, now: Experts) -> tuple[Integers, Array]:
         """Return the contexts of the coming round, the shortest first, and the forecast of each expert."""
         if not self.classes:
-            return [], now.means
-        if self._asked[0] is not now:
-            contexts = self._contexts(now)
+            return _NONE, now.means
+        asked, contexts, points = self._asked
+        if asked is not now:
+            past = now.past.tobytes()  # of which entries are read in a fourth of the time
+            past = past[now.rounds % len(past) :] + past[: now.rounds % len(past)]  # the class before is the last
+            contexts = self._contexts(now, past)
             points = np.empty((len(now.weights), self.space.dim))
-            points[: len(now.means)] = now.means
-            law = self.space.centre
-            for order in range(DEPTH + 1):
-                if order < len(contexts):
-                    seen = now.seen.item(contexts[order]) + BACKING
-                    law = now.sums[contexts[order]] / seen + BACKING / seen * law
-                if order:
-                    points[len(now.means) + order - 1] = law
-            begin = 0
-            for at, lags in enumerate(self._seasons, start=len(now.means) + DEPTH):
-                points[at] = self._season(now, begin, begin + len(lags))
-                begin += len(lags)
+            laws = len(now.means)
+            seasons = laws + DEPTH
+            points[:laws] = now.means
+            self._write_laws(now, contexts, points[laws:seasons])
+            self._write_seasons(now, past, points[seasons:])
             self._asked = now, contexts, points
-        return self._asked[1:]
+        return contexts, points
 
-    def _contexts(self, now: Experts) -> list[int]:
+    def _contexts(self, now: Experts, past: bytes) -> Integers:
         """Return the contexts that are kept of the last classes: of none of them, of one, and so on."""
-        contexts = [0] if len(now.sums) else []
-        while contexts and len(contexts) <= min(DEPTH, now.rounds):
-            longer = now.longer.item(contexts[-1], self._ago(now, len(contexts)))
+        if not len(now.sums):
+            return _NONE
+        contexts = [0]
+        longer = 0
+        for ago in range(1, min(DEPTH, now.rounds) + 1):
+            longer = now.longer.item(longer, past[-ago])
             if not longer:
                 break
             contexts.append(longer)
-        return contexts
+        return np.array(contexts)
 
-    def _ago(self, now: Experts, rounds: int) -> int:
-        """Return the class of so many rounds ago; 1 for the last one."""
-        return now.past.item((now.rounds - rounds) % len(now.past))
+    def _write_laws(self, now: Experts, contexts: Integers, laws: Array) -> None:
+        """Write what followed the last class, the last two, and so on: each law filled up by the one before it."""
+        law = self.space.centre
+        seen = now.seen.take(contexts) + BACKING
+        found = now.sums.take(contexts, 0) / seen[:, None]
+        for own, share in zip(found, (BACKING / seen).tolist(), strict=True):
+            own += share * law
+            law = own
+        longer = found[1:]
+        laws[: len(longer)] = longer
+        laws[len(longer) :] = law
 
-    def _season(self, now: Experts, begin: int, end: int) -> Array:
-        """Return what the outcomes of earlier periods say, for the period that held most often, of some."""
-        lags, holds = self._lags[begin:end], now.holds[begin:end]
-        if 2 * lags[-1] > now.rounds:
-            lags = lags[2 * lags <= now.rounds]
-        if not len(lags):
-            return self.space.centre
+    def _write_seasons(self, now: Experts, past: bytes, laws: Array) -> None:
+        """Write what the outcomes of earlier periods say, for the period that held most often, of those of a season."""
         # Less what chance may have added to how often it held.
-        lag = lags.item((holds[: len(lags)] - 0.5 / np.sqrt(now.rounds + 1 - lags)).argmax())
-        cycles = min(CYCLES, min(now.rounds, len(now.past)) // lag)
-        back = now.past[(now.rounds - lag * np.arange(1, cycles + 1)) % len(now.past)]
-        law = np.bincount(back, self._fades[:cycles], self.space.dim)
-        return np.asarray((law + FOG / self.space.dim) / self._totals[cycles])
+        since = now.rounds + 1 - self._lags
+        if now.rounds < self._longest:
+            since = np.maximum(since, 1)
+        held = now.holds - 0.5 / np.sqrt(since)
+        end = 0
+        for lags, law in zip(self._seasons, laws, strict=True):
+            begin = end
+            end += len(lags)
+            seen = bisect_right(lags, now.rounds // 2)
+            if not seen:
+                law[:] = self.space.centre
+                continue
+            lag = lags[held[begin : begin + seen].argmax()]
+            cycles = min(CYCLES, min(now.rounds, len(past)) // lag)
+            weights: dict[int, float] = {}
+            for top, fade in zip(past[-lag : -cycles * lag - 1 : -lag], self._fades[:cycles], strict=True):
+                weights[top] = weights.get(top, 0.0) + fade
+            fog = FOG / len(law)
+            law[:] = fog / self._totals[cycles]
+            for top, weight in weights.items():
+                law[top] = (weight + fog) / self._totals[cycles]
 
     def _announce(self) -> Forecast:
         return Forecast.trusted(self.mean_forecast[None], uniform(1), None, self.space)
@@ -198,34 +221,39 @@ class Tracker(Forecaster):
         else:
             success = 1 - np.add.accumulate((outcome - points) ** 2, axis=1)[:, -1] / self._scale
         weights = now.weights * success
-        weights /= np.add.accumulate(weights)[-1]
+        weights /= np.add.accumulate(weights).item(-1)
         weights *= 1 - SHARE
         weights += SHARE / len(weights)
         means = outcome - now.means
-        means *= np.maximum(self._rates, 1 / (now.rounds + 2))[:, None]  # the start counts as one outcome
+        means *= np.maximum(self._rates, 1 / (now.rounds + 2))  # the start counts as one outcome
         means += now.means
         if not self.classes:
             return Experts(now.rounds + 1, weights, means, now.sums, now.seen, now.longer, now.past, now.holds)
         past = now.past.copy()
-        past[now.rounds % len(past)] = top
-        held = now.past[(now.rounds - self._lags) % len(past)] == top
-        since = now.rounds + 2 - self._lags  # 2 or more where there is a round to compare with
-        step = RECENT if since[-1] * RECENT > 1 else (since > 1) * np.maximum(RECENT, 1 / np.maximum(since, 1))
-        holds = now.holds + step * (held - now.holds)
+        place = now.rounds % len(past)
+        past[place] = top
+        holds: Array = (now.past[place - self._lags] == top) - now.holds
+        if (now.rounds + 2 - self._longest) * RECENT > 1:
+            holds *= RECENT
+        else:
+            since = now.rounds + 2 - self._lags  # 2 or more where there is a round to compare with
+            holds *= (since > 1) * np.maximum(RECENT, 1 / np.maximum(since, 1))
+        holds += now.holds
         return Experts(now.rounds + 1, weights, means, *self._followed(now, contexts, outcome), past, holds)
 
-    def _followed(self, now: Experts, contexts: list[int], outcome: Array) -> tuple[Array, Array, Integers]:
+    def _followed(self, now: Experts, contexts: Integers, outcome: Array) -> tuple[Array, Array, Integers]:
         """Return sums, counts and longer contexts after an outcome; a context that came again has a longer one."""
         sums = now.sums.copy()
         seen = now.seen.copy()
         longer = now.longer
-        sums[contexts] += outcome
+        sums[contexts] = now.sums.take(contexts, 0) + outcome
         seen[contexts] += 1
-        again = not contexts or (len(contexts) <= min(DEPTH, now.rounds) and seen[contexts[-1]] > 1)
+        known = len(contexts)
+        again = not known or (known <= min(DEPTH, now.rounds) and seen[contexts[-1]] > 1)
         if again and len(sums) < self._most:
-            if contexts:
+            if known:
                 longer = longer.copy()
-                longer[contexts[-1], self._ago(now, len(contexts))] = len(sums)
+                longer[contexts[-1], now.past.item(now.rounds % len(now.past) - known)] = len(sums)
             sums = np.concatenate([sums, outcome[None]])
             seen = np.append(seen, 1.0)
             longer = np.concatenate([longer, np.zeros((1, len(outcome)), np.int16)])

@@ -72,7 +72,7 @@ class LateGuard:
         q = self.source.mean_forecast
         if self._shelf is None:
             return q
-        choice = self._shelf.choice((self.source, self._shelf), lambda: q)
+        choice = self._shelf.choice(self.source, lambda: q)
         if choice.new and (points := flying()):
             near = self._shelf.book.nearest(self._shelf.books, q, np.array(points), MARGIN)
             if near is not None:

@@ -137,10 +137,10 @@ class Guard:
 
     def after_eager(self, announced: Forecast, outcome: Array) -> Guard:
         """Return the guard after a round in which the eager part forecast."""
-        twin = self._copied(rounds=self.rounds + 1, tally=self.tally.after(announced, outcome))
-        earned = self.budget * self.rate * twin.rounds + self.rate * twin.tally.rounds
-        twin.best = max(self.best, earned - twin.tally.total)
-        return twin._opened()
+        tally = self.tally.after(announced, outcome)
+        rounds = self.rounds + 1
+        earned = self.budget * self.rate * rounds + self.rate * tally.rounds
+        return self._copied(rounds=rounds, tally=tally, best=max(self.best, earned - tally.total))._opened()
 
     def after_safe(self) -> Guard:
         """Return the guard after a round in which a safe part forecast, which has learned the outcome or will."""
@@ -394,7 +394,8 @@ class Guarded(LockedForecaster):
         return x if self.losses is None or not guard.open else DecisionForecast(x, self.losses)
 
     def _learn(self, outcome: Array) -> None:
-        announced, (eager, guard) = self.predict(), self._now
+        announced = Forecaster.predict(self)
+        eager, guard = self._now
         after, eager = guard.after(announced, outcome), eager._fork()
         if guard.open:
             eager._learn(outcome)

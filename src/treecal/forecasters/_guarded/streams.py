@@ -206,7 +206,7 @@ class GuardStreams(ColumnStreams):
         self._rules = kernels.Rules(
             kernels.GuardRules(guard.diameter, squares, guard.rate, share, guard.credit, error, np.empty(0)),
             kernels.TrackerRules(
-                source._rates,
+                source._rates.ravel(),
                 SHARE,
                 source._scale,
                 np.array(self._space.centre),
@@ -214,7 +214,7 @@ class GuardStreams(ColumnStreams):
                 source._most,
                 source._lags,
                 np.cumsum([0, *map(len, source._seasons)]),
-                source._fades,
+                np.array(source._fades),
             ),
             kernels.BookRules(book.prior, book.capacity, book.classes),
         )
