@@ -8,16 +8,14 @@ from hypothesis import given, settings, strategies as st
 
 import treecal as tc
 from treecal._typing import Array
-from treecal.exceptions import ForecastError, LossError, ParameterError, TreeCalError, UnsupportedError
+from treecal.exceptions import LossError, ParameterError, TreeCalError, UnsupportedError
 from treecal.swap import (
     ActionRegret,
     BregmanLoss,
     FollowTheLeader,
     Hedge,
-    LazyGradientDescent,
     LinearLoss,
     Loss,
-    PathRegret,
     PointRegret,
     QuadraticLoss,
     TreeSwap,
@@ -141,10 +139,10 @@ def test_pure_regret_of_points() -> None:
 
 
 @pytest.mark.parametrize("depth", [3, None])
-def test_path_regret_is_the_labelled_regret_in_bounded_memory(depth: int | None) -> None:
+def test_per_node_regret_is_that_by_node_and_action(depth: int | None) -> None:
     n, rng = 4, np.random.default_rng(0)
     learner = TreeSwap(lambda: Hedge(n, rounds=4), arity=4, depth=depth)
-    path, mixture, parts, losses, weights = PathRegret(n), ActionRegret(n), [], [], []
+    path, mixture, parts, losses, weights = PointRegret(tc.Simplex(n)), ActionRegret(n), [], [], []
     for loss in rng.random((64, n)):
         parts.append(learner.parts())
         weights.append(learner.act())
@@ -152,8 +150,7 @@ def test_path_regret_is_the_labelled_regret_in_bounded_memory(depth: int | None)
         path.record(parts[-1], loss)
         mixture.record(weights[-1], loss)
         learner.observe(loss)
-        assert len(path._alive) <= 4
-        assert path.swap() == pytest.approx(swap_regret(parts, losses, per_node=True))
+        assert path.swap(per_node=True) == pytest.approx(swap_regret(parts, losses, per_node=True))
     # By label and action, as by label and weights: a node's weights do not change while it lives.
     by_node: dict[tuple[int, ...], Array] = {}
     for x, loss in zip(parts, losses, strict=True):
@@ -161,46 +158,13 @@ def test_path_regret_is_the_labelled_regret_in_bounded_memory(depth: int | None)
         for p, w, label in zip(x.points, x.weights, x.nodes, strict=True):
             by_node[tuple(label)] = by_node.get(tuple(label), np.zeros((n, n))) + w * np.outer(p, loss.vector)
     by_action = sum(float((np.diagonal(s) - s.min(axis=1)).sum()) for s in by_node.values())
-    assert path.swap() == pytest.approx(by_action)
-    assert mixture.swap() <= path.swap() + 1e-12
+    assert path.swap(per_node=True) == pytest.approx(by_action)
+    assert mixture.swap() <= path.swap(per_node=True) + 1e-12
     assert mixture.swap() == swap_regret(weights, losses)
 
 
-def test_path_regret_on_a_convex_set() -> None:
-    ball, rng = tc.Ball(2), np.random.default_rng(0)
-    learner, path, parts, losses = (
-        TreeSwap(lambda: LazyGradientDescent(ball, rounds=3), arity=3),
-        PathRegret(ball),
-        [],
-        [],
-    )
-    for v in rng.normal(size=(40, 2)):
-        parts.append(learner.parts())
-        losses.append(LinearLoss(v))
-        path.record(parts[-1], v)
-        learner.observe(v)
-    assert path.swap() == pytest.approx(swap_regret(parts, losses, per_node=True))
-
-
-def test_path_regret_refuses_nodes_that_come_back() -> None:
-    path = PathRegret(2)
-    first, other = (tc.Forecast([p], nodes=[[0, 0]]) for p in ([0.5, 0.5], [1.0, 0.0]))
-    path.record(first, [0.0, 1.0])
-    with pytest.raises(ForecastError, match="another play than before, or had already ended"):
-        path.record(other, [0.0, 1.0])
-    path.record(tc.Forecast([[0.5, 0.5]], nodes=[[0, 1]]), [0.0, 1.0])
-    with pytest.raises(ForecastError, match="another play than before, or had already ended"):
-        path.record(first, [0.0, 1.0])
-    with pytest.raises(ForecastError, match="expected a Forecast with nodes"):
-        path.record(tc.Forecast([[0.5, 0.5]]), [0.0, 1.0])
-    with pytest.raises(ForecastError, match="one path"):
-        path.record(tc.Forecast([[0.5, 0.5]] * 2, nodes=[[0, 2], [0, 3]]), [0.0, 1.0])
-    assert path.rounds == 2
-    assert path.swap() == pytest.approx(1.0)
-
-
 def test_large_action_sets_are_refused_with_a_way_out() -> None:
-    with pytest.raises(UnsupportedError, match=r"80 GB(.|\n)*PathRegret"):
+    with pytest.raises(UnsupportedError, match=r"80 GB(.|\n)*swap=False"):
         ActionRegret(100_000)
     regret = ActionRegret(100_000, swap=False)
     regret.record(np.full(100_000, 1e-5), np.r_[0.0, np.ones(99_999)])

@@ -23,7 +23,7 @@ from treecal.swap import (
     LazyGradientDescent,
     Learner,
     LinearLoss,
-    PathRegret,
+    PointRegret,
     QuadraticLoss,
     RegretMatching,
     TreeSwap,
@@ -133,7 +133,7 @@ def test_swap_regret_is_within_the_bound_in_every_round(
     n, b, rounds = 3, 2.0, min(130, arity**depth if depth else 130)
     learner = TreeSwap(lambda: Hedge(n, rounds=None if anytime else arity), arity=arity, depth=depth)
     unit = learner._make().regret_bound
-    path, mixture, losses_of = PathRegret(n), ActionRegret(n), adversary(n, 2)
+    path, mixture, losses_of = PointRegret(tc.Simplex(n)), ActionRegret(n), adversary(n, 2)
     for t in range(rounds):
         x = learner.act()
         loss = losses_of(t, x)
@@ -142,8 +142,8 @@ def test_swap_regret_is_within_the_bound_in_every_round(
         learner.observe(loss)
         # Regret is homogeneous: the learner sees losses in [0, 1], the regret is that of b times as much.
         bound = treeswap_bound(t + 1, arity=arity, depth=depth, regret=lambda steps: b * unit(steps), scale=b)
-        assert path.swap() <= bound + 1e-9
-        assert mixture.swap() <= path.swap() + 1e-9
+        assert path.swap(per_node=True) <= bound + 1e-9
+        assert mixture.swap() <= path.swap(per_node=True) + 1e-9
         assert bound == pytest.approx(b * learner.regret_bound(t + 1))
     if depth is not None and rounds == arity**depth:
         assert bound / rounds == pytest.approx(b * unit(arity) / arity + b / depth)
@@ -155,7 +155,7 @@ def test_the_bound_holds_with_the_learners_own_regrets() -> None:
     rng = np.random.default_rng(5)
     for _ in range(5):
         losses = rng.integers(0, 2, (arity**depth, n)).astype(float)
-        learner, path = TreeSwap(lambda: Hedge(n, rounds=arity), arity=arity, depth=depth), PathRegret(n)
+        learner, path = TreeSwap(lambda: Hedge(n, rounds=arity), arity=arity, depth=depth), PointRegret(tc.Simplex(n))
         for loss in losses:
             path.record(learner.parts(), loss)
             learner.observe(loss)
@@ -169,7 +169,7 @@ def test_the_bound_holds_with_the_learners_own_regrets() -> None:
                     paid += float(inner.act() @ loss)
                     inner.observe(loss)
                 worst = max(worst, paid - node.sum(axis=0).min())
-        assert path.swap() / len(losses) <= worst / arity + 1 / depth + 1e-12
+        assert path.swap(per_node=True) / len(losses) <= worst / arity + 1 / depth + 1e-12
 
 
 def test_the_papers_levels_term_is_nearly_needed() -> None:
@@ -181,11 +181,11 @@ def test_the_papers_levels_term_is_nearly_needed() -> None:
     n, arity, depth = 400, 8, 2
     rng = np.random.default_rng(0)
     losses = rng.integers(0, 2, (arity**depth, n)).astype(float)
-    learner, path = TreeSwap(lambda: Hedge(n, rounds=arity), arity=arity, depth=depth), PathRegret(n)
+    learner, path = TreeSwap(lambda: Hedge(n, rounds=arity), arity=arity, depth=depth), PointRegret(tc.Simplex(n))
     for loss in losses:
         path.record(learner.parts(), loss)
         learner.observe(loss)
-    assert path.swap() / len(losses) >= 0.25 / depth
+    assert path.swap(per_node=True) / len(losses) >= 0.25 / depth
 
 
 def test_treeswap_works_with_every_learner_and_loss() -> None:

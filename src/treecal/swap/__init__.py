@@ -5,7 +5,7 @@ from treecal.swap._learners import BeTheLeader, FollowTheLeader, Learner, Regret
 from treecal.swap._losses import BregmanLoss, LinearLoss, Loss
 from treecal.swap._numeric_losses import CallableLoss, QuadraticLoss
 from treecal.swap._reductions import BestResponse, L1BallForecaster, l1_ball_to_simplex, simplex_to_l1_ball
-from treecal.swap._regret import ActionRegret, PathRegret, PointRegret, external_regret, swap_regret
+from treecal.swap._regret import ActionRegret, PointRegret, external_regret, swap_regret
 from treecal.swap._regularized import FollowTheRegularizedLeader, Hedge, LazyGradientDescent
 from treecal.swap._treeswap import TreeSwap, treeswap_bound
 
@@ -25,7 +25,6 @@ __all__ = [
     "Learner",
     "LinearLoss",
     "Loss",
-    "PathRegret",
     "PointRegret",
     "QuadraticLoss",
     "RegretMatching",

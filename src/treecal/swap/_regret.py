@@ -37,7 +37,7 @@ class ActionRegret:
         Number of actions `n`.
     swap
         Whether to keep what swap regret needs: `Σ_t x_t(a)·ℓ_t(b)`, n by n numbers, and as much work a round. More
-        than 11,585 actions are refused; for a play on a tree `PathRegret` bounds it in two vectors for each height.
+        than 11,585 actions are refused.
 
     Examples
     --------
@@ -54,7 +54,7 @@ class ActionRegret:
             raise UnsupportedError(
                 f"swap regret over {n} actions needs {n} x {n} numbers, {8e-9 * n * n:.3g} GB; "
                 f"the limit is {LARGEST_MATRIX / 1e9:.3g} GB.",
-                hint="PathRegret bounds it from above for plays on a tree; ActionRegret(n, swap=False) is external.",
+                hint="ActionRegret(n, swap=False) keeps what external regret needs.",
             )
         self.space = Simplex(n)
         self.rounds = 0
@@ -166,70 +166,6 @@ class PointRegret:
             name = (point, node if per_node else b"")
             by_point[name] = (p, by_point[name][1] + v if name in by_point else v)
         return math.fsum(_saving(p, v, self.space) for p, v in by_point.values())
-
-
-class PathRegret:
-    """Per-node swap regret of a play on a tree, in two vectors for each height: for any number of actions or rounds.
-
-    A node `(height, index)` is played during one interval, so its share is known once the next node of its height
-    begins. Never less than the swap regret by point, nor than that of the mixture over actions.
-
-    Parameters
-    ----------
-    over
-        A number of actions, or a `ConvexSet`; losses are linear.
-
-    Examples
-    --------
-    >>> from treecal.swap import Hedge, TreeSwap
-    >>> learner, regret = TreeSwap(lambda: Hedge(2, rounds=4), arity=4, depth=2), PathRegret(2)
-    >>> for t in range(16):
-    ...     loss = [t % 2, 1 - t % 2]
-    ...     regret.record(learner.parts(), loss)
-    ...     learner.observe(loss)
-    >>> round(regret.swap(), 3)
-    5.058
-    """
-
-    def __init__(self, over: ConvexSet | int) -> None:
-        self.space = over if isinstance(over, ConvexSet) else Simplex(whole_number("actions", over, least=2))
-        self.rounds = 0
-        """Number of rounds recorded."""
-        self._ended = 0.0
-        self._alive: dict[int, tuple[int, Array, Array]] = {}  # by height: index, point, weighted sum of losses
-
-    def record(self, parts: Forecast, loss: Loss | ArrayLike) -> None:
-        """Record one round: plays with their nodes, such as `TreeSwap.parts()`, and the loss."""
-        space = self.space
-        if not isinstance(parts, Forecast) or parts.nodes is None or parts.points.shape[1] != space.dim:
-            raise ForecastError(f"parts is {parts!r}, expected a Forecast with nodes in R^{space.dim}.")
-        read = read_loss(loss, space, round_=self.rounds + 1)
-        if not isinstance(read, LinearLoss):
-            raise LossError(f"{read!r} is not linear.", hint="PointRegret takes Bregman losses.")
-        nodes = [(int(height), int(index)) for height, index in parts.nodes]
-        if len({height for height, _ in nodes}) < len(nodes):
-            raise ForecastError("parts has two nodes of one height, expected the nodes of one path.")
-        for (height, index), point in zip(nodes, parts.points, strict=True):
-            now, played, _ = self._alive.get(height, (-1, point, point))
-            if index < now or (index == now and not np.array_equal(point, played)):
-                raise ForecastError(f"node {height, index} has another play than before, or had already ended.")
-        for (height, index), point, weight in zip(nodes, parts.points, parts.weights, strict=True):
-            if height not in self._alive or self._alive[height][0] < index:
-                self._ended += self._share(height)
-                self._alive[height] = (index, point.copy(), np.zeros(space.dim))
-            _, _, sums = self._alive[height]
-            sums += weight * read.vector
-        self.rounds += 1
-
-    def _share(self, height: int) -> float:
-        if height not in self._alive:
-            return 0.0
-        _, point, losses = self._alive[height]
-        return _saving(point, losses, self.space)
-
-    def swap(self) -> float:
-        """Return the per-node swap regret."""
-        return self._ended + math.fsum(map(self._share, self._alive))
 
 
 def external_regret(
