@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -149,3 +151,16 @@ def test_how_far_it_is(tmp_path: Path) -> None:
     )
     assert shares[-1] == 1.0
     assert sorted(share or 0.0 for share in shares) == [share or 0.0 for share in shares]
+
+
+def test_one_thread_of_arrow_is_enough(tmp_path: Path) -> None:
+    """As where there is one processor: whoever has the only thread must not wait for another."""
+    p = np.random.default_rng(0).random(200_000)
+    pq.write_table(pa.table({"p": p, "q": 1 - p, "y": (p > 0.5).astype(int)}), tmp_path / "log.parquet")
+    script = (
+        "import sys, pyarrow as pa, treecal as tc; pa.set_cpu_count(1)\n"
+        "print(tc.audit(sys.argv[1], forecast=['q', 'p'], outcome='y').whole.rounds)"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path / "log.parquet")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    assert done.stdout == "200000\n"

@@ -59,7 +59,9 @@ def _scanned() -> Any:
             names = self.columns.names if columns is None else list(columns)
             schema = arrow.schema([self.columns.field(name) for name in names])
             wanted = None if any("." in name for name in names) else names  # it would be taken for a nested field
-            batches = (batch.select(names) for batch in _opened(self._path).iter_batches(ROWS, columns=wanted))
+            # Its caller may have the only thread of Arrow: who waits for another would wait for ever.
+            rows = _opened(self._path).iter_batches(ROWS, columns=wanted, use_threads=False)
+            batches = (batch.select(names) for batch in rows)
             return dataset.Scanner.from_batches(batches, schema=schema, **more)
 
     return Scanned
