@@ -34,6 +34,7 @@ from treecal.io import (
     OnError,
     Outcomes,
     Source,
+    arrays_of,
     find_probabilities,
     library,
     open_source,
@@ -238,9 +239,9 @@ def audit(
             raise ParameterError.expected("window", window, f"one of {', '.join(WINDOWS)}, beside time")
         columns = Columns.named(outcome, quantiles, members, mean, sd)
         names = (by,) if isinstance(by, str) else tuple(by)
-        kept: dict[str, Any] = {"memory_limit": memory_limit, "temp_directory": temp_directory}
-        kept |= {"on_error": on_error, "progress": progress}
-        return audit_numbers(source, columns, by=names, time=time, window=window, **kept)
+        if arrays_of(source) is None:
+            source = open_source(source, memory_limit=memory_limit, temp_directory=temp_directory)
+        return audit_numbers(source, columns, by=names, time=time, window=window, on_error=on_error, progress=progress)
     name = None
     if outcomes is not None:
         if len(by) or any(option is not None for option in (forecast, outcome, time)):

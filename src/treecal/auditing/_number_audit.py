@@ -207,15 +207,14 @@ def audit_numbers(
     source: Any,
     columns: Columns,
     *,
-    by: Sequence[str] = (),
-    time: str | None = None,
-    window: str | None = None,
-    on_error: OnError = "stop",
-    progress: Progress | None = None,
-    **options: Any,
+    by: Sequence[str],
+    time: str | None,
+    window: str | None,
+    on_error: OnError,
+    progress: Progress | None,
 ) -> NumberAudit:
-    """Audit a log of forecasts of a number, for `tc.audit`, which has the arguments."""
-    rows = NumberRows(source, columns, [*by, *([] if time is None else [time])], on_error, **options)
+    """Audit a log of forecasts of a number, arrays or an open one, for `tc.audit`, which has the arguments."""
+    rows = NumberRows(source, columns, [*by, *([] if time is None else [time])], on_error)
     groups = Groups(by)
     sums = NumberSums(columns)
     calendar = None

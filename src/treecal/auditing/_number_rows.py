@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from treecal._typing import Array
 from treecal.exceptions import ParameterError
 from treecal.geometry import quantile_levels
-from treecal.io import LOG, Place, Problems, Source, arrays_of, check_columns, library, open_source
+from treecal.io import LOG, OnError, Place, Problems, Source, arrays_of, check_columns, library
 from treecal.measures import Laws, Members, Moments, Quantiles
 
 AT_ONCE = 1 << 16
@@ -100,7 +100,7 @@ class NumberRows:
     Parameters
     ----------
     source
-        The log, as `tc.audit` takes it.
+        Arrays by name, or an open source.
     columns
         What its columns hold.
     keep
@@ -109,18 +109,18 @@ class NumberRows:
         What to do at an invalid row.
     """
 
-    def __init__(self, source: Any, columns: Columns, keep: Sequence[str], on_error: Any, **options: Any) -> None:
+    def __init__(self, source: Any, columns: Columns, keep: Sequence[str], on_error: OnError) -> None:
         self.columns = columns
         self.keep = tuple(dict.fromkeys(keep))
         self.repairs = Repairs()
         names = [columns.outcome, *columns.forecast, *self.keep]
-        found = None if isinstance(source, Source) else arrays_of(source)
+        found = arrays_of(source)
         self.arrays: dict[str, NDArray[Any]] | None = None
         if found is not None:
             self.name, self.arrays = found
             check_columns(self.name, list(self.arrays), names)
         else:
-            self.source = open_source(source, **options)
+            self.source: Source = source
             self.name = self.source.name
             self.source.check(names)
         self.problems = Problems(self.name, on_error)

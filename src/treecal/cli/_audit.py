@@ -83,7 +83,7 @@ def audit(
     paths
         The log: files, folders (without hidden files, and those that begin with _), or patterns such as "logs/*.csv".
         Folders below them, or that a pattern matches, named day=2026-01-31 and the like, add a column of text. Or -
-        for standard input: CSV, JSON lines, Parquet or Arrow.
+        for standard input: CSV, JSON lines or Parquet.
     forecast
         Columns of the probabilities, in the order of the classes, separated by commas; or one column of lists; or, for
         two classes, the column of the second one, or of the one that it is named after (p_rain). By default "forecast",
@@ -153,7 +153,7 @@ def audit(
         table, invalid, paper = (name and stack.enter_context(new_file(name, force=force)) for name in files)
         log: Source | None = None
         if engine == "duckdb":
-            log = _opened(paths, stack, memory_limit=memory, decimal=decimal, day_first=time if day_first else None)
+            log = _opened(paths, stack, memory, decimal, time if day_first else None)
         elif len(paths) > 1 or STDIN in paths:
             raise ParameterError("--engine spark reads one file or folder.")
         options: dict[str, Any] = {
@@ -209,15 +209,16 @@ def audit(
     return Exit.FLAWED if found.problems.count else Exit.FINE
 
 
-def _opened(paths: tuple[str, ...], stack: ExitStack, **options: Any) -> Source:
+def _opened(paths: tuple[str, ...], stack: ExitStack, memory_limit: str, decimal: str, day_first: str | None) -> Source:
     """Open the log; standard input is kept in a file until the end."""
+    asked: Any = {"memory_limit": memory_limit, "decimal": decimal, "day_first": day_first}
     if STDIN not in paths:
-        return open_source(paths[0] if len(paths) == 1 else list(paths), **options)
+        return open_source(paths[0] if len(paths) == 1 else list(paths), **asked)
     if len(paths) > 1:
         raise ParameterError("- is standard input, and goes with no other file.")
     if sys.stdin.isatty():
         say("reading standard input; Ctrl-D ends it.")
-    return stack.enter_context(open_stream(sys.stdin.buffer, source_name("-"), **options))
+    return stack.enter_context(open_stream(sys.stdin.buffer, source_name("-"), **asked))
 
 
 def _number(text: str | None) -> str | float | None:

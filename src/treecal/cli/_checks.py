@@ -10,14 +10,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from urllib.request import urlopen
 
 import numpy as np
 
 import treecal as tc
-from treecal import games, streams, swap
+from treecal import games, streams
 from treecal._optional import require
 from treecal.engine import replay
 from treecal.exceptions import TreeCalError
@@ -66,24 +65,6 @@ def snapshots() -> str:
     return "a forecaster saved after 100 rounds resumes bit for bit"
 
 
-def correctors() -> str:
-    """An overconfident model is corrected."""
-    corrector = tc.Chain([tc.VectorScaling(tc.Simplex(2)), tc.Recalibrator(tc.Simplex(2))])
-    for k in np.random.default_rng(0).integers(2, size=400):
-        corrector.predict([0.05, 0.95])
-        corrector.update(np.eye(2)[k])
-    report = corrector.report()
-    _ensure(report.after.brier < report.before.brier, "the corrected forecasts score better")
-    return f"an overconfident model: Brier score {report.before.brier:.3f} before, {report.after.brier:.3f} after"
-
-
-def theory() -> str:
-    """The planner, and Harmonic's numerical certificate."""
-    best = tc.recommend(tc.Ball(50), "l2", rounds=200).best
-    _ensure(best.forecaster == "Harmonic(space)", "Harmonic has the best guarantee in 50 dimensions")
-    return f"{best.forecaster} guarantees {best.bound:.3f} after 200 rounds in a 50-dimensional ball"
-
-
 def semidefinite() -> str:
     """Cvxpy finds a better quadratic form than the closed-form ones."""
     from treecal.theory import jensen_gap, quadratic_form
@@ -94,18 +75,6 @@ def semidefinite() -> str:
     assert solved is not None, "the corners of a triangle are known"
     _ensure(solved.value < closed, f"the best regularizer's {solved.value:.3f} is less than {closed:.3f}")
     return f"Jensen gap of a triangle in ℓ∞: {closed:.3f} in closed form, {solved.value:.3f} by cvxpy"
-
-
-def equilibria() -> str:
-    """The gap of TreeSwap is its swap regret; that of the linear program is 0."""
-    game = games.chicken()
-    players = [swap.TreeSwap(partial(swap.RegretMatching, 2), arity=4) for _ in range(2)]
-    result = games.play(game, players, rounds=100)
-    _ensure(abs(result.correlated_gap - result.swap_regrets.max()) < 1e-9, "the gap is the largest swap regret")
-    best = game.correlated_equilibrium()
-    _ensure(game.correlated_gap(best) < 1e-8, "the linear program finds an equilibrium")
-    paid = float(game.expected_payoffs(best).sum())
-    return f"chicken: gap {result.correlated_gap:.3f} after 100 rounds; the best equilibrium pays {paid:.1f} in total"
 
 
 def gambit() -> str:
@@ -140,28 +109,16 @@ def race() -> str:
 
 
 def files() -> str:
-    """CSV and Parquet give the same rows, and name the invalid one."""
+    """The rows of a Parquet file are read, and the invalid one is named."""
     from treecal.io import library, read_outcomes
 
-    days = ["rain", "sun", "hail", "sun"]
     with tempfile.TemporaryDirectory() as folder:
-        text = Path(folder, "days.csv")
-        packed = Path(folder, "days.parquet")
-        text.write_text("sky\n" + "\n".join(days), encoding="utf-8")
-        library("pyarrow.parquet").write_table(library("pyarrow").table({"sky": days}), packed)
-        for path in (text, packed):
-            rows = read_outcomes(path, outcome="sky", classes=["rain", "sun"], on_error="collect")
-            _ensure([chunk.outcomes.tolist() for chunk in rows] == [[0, 1, 1]], f"{path.suffix} is read as written")
-            _ensure([problem.row for problem in rows.problems] == [3], "the third row is invalid")
-    return "four rows from CSV and from Parquet, the third invalid"
-
-
-def log() -> str:
-    """An audit finds a known gap."""
-    from treecal.auditing import audit
-
-    exact = audit({"p": np.full(8, 0.75), "y": np.arange(8) % 2}, forecast="p", outcome="y").whole.exact
-    return _ensure(exact is not None and abs(exact.errors["l1"] - 0.5) < 1e-12, _GAP)
+        path = Path(folder, "days.parquet")
+        library("pyarrow.parquet").write_table(library("pyarrow").table({"sky": ["rain", "sun", "hail"]}), path)
+        rows = read_outcomes(path, outcome="sky", classes=["rain", "sun"], on_error="collect")
+        _ensure([chunk.outcomes.tolist() for chunk in rows] == [[0, 1]], "a file is read as it was written")
+        _ensure([problem.row for problem in rows.problems] == [3], "the third row is invalid")
+    return "three rows of a Parquet file, the third invalid"
 
 
 def at_once() -> str:
@@ -173,25 +130,9 @@ def at_once() -> str:
     for k in outcomes:
         ledger.record(f.predict(), np.eye(3)[k])
         f.update(np.eye(3)[k])
-    for per_node in (False, True):
-        error, counted = run.error("l1", per_node=per_node), ledger.error("l1", per_node=per_node)
-        _ensure(abs(error - counted) < 1e-12, f"the replay's {error:.6f} is the ledger's {counted:.6f}")
-    return f"500 compiled rounds: ℓ1 error {run.error('l1'):.3f}, as in a ledger"
-
-
-def bank() -> str:
-    """A compiled bank makes the forecasts of its streams."""
-    space = tc.Simplex(3)
-    outcomes = np.random.default_rng(0).integers(3, size=(2, 50))
-    many = tc.Bank(space, streams=2)
-    single = [tc.TreeCal(space) for _ in range(2)]
-    for step in outcomes.T:
-        many.update([0, 1], np.eye(3)[step])
-        for f, k in zip(single, step, strict=True):
-            f.update(np.eye(3)[k])
-    for x, f in zip(many.predict(), single, strict=True):
-        _ensure(x == f.predict(), "a stream of a bank is a TreeCal")
-    return "two compiled streams of 50 rounds, bit for bit as one by one"
+    error = ledger.error("l1")
+    _ensure(abs(run.error("l1") - error) < 1e-12, f"the replay's error is the ledger's {error:.6f}")
+    return f"500 compiled rounds: ℓ1 error {error:.3f}, as in a ledger"
 
 
 def report() -> str:
@@ -232,16 +173,6 @@ def monitor() -> str:
         watch.update_many(P, (rng.random(400) < np.minimum(p + shift, 1)).astype(int))
         _ensure((watch.alarm is not None) == alarms, f"there is {'an' if alarms else 'no'} alarm at a shift of {shift}")
     return "an alarm on a model that is off by 0.3, and none on a calibrated one"
-
-
-def late() -> str:
-    """Outcomes by id come late, and are learned."""
-    book = tc.Late(tc.Recalibrator(tc.Simplex(2)))
-    for name in ("monday", "tuesday"):
-        book.predict([0.4, 0.6], id=name)
-    book.update("tuesday", 1)
-    _ensure(list(book.pending) == ["monday"], "monday's outcome is awaited")
-    return "two forecasts, one outcome: the other is awaited"
 
 
 def server() -> str:
@@ -312,20 +243,14 @@ def spark() -> str:
 CHECKS: dict[str, Callable[[], str]] = {
     "forecasters": forecasters,
     "snapshots": snapshots,
-    "correctors": correctors,
-    "certificates": theory,
     "best regularizer": semidefinite,
-    "games": equilibria,
     "pygambit": gambit,
     "OpenSpiel": openspiel,
     "real streams": data,
     "arena": race,
     "files": files,
-    "audit": log,
     "monitor": monitor,
-    "late outcomes": late,
     "replay": at_once,
-    "bank of streams": bank,
     "report": report,
     "river": river,
     "scikit-learn": sklearn,

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from treecal._typing import Array, Integers
     from treecal.forecast import Forecast
-    from treecal.io import Block, Outcomes as Log
+    from treecal.io import Block, NewTable, Outcomes as Log
 
 _BINS = 10
 
@@ -186,10 +186,15 @@ def monitor(
         clip=clip,
     )
 
-    def begin(thing: Any, **more: Any) -> _Watching:
+    def begin(
+        thing: Any, *, names: tuple[str, ...], table: NewTable | None, waiting: Any, limit: int | None, kept: bool
+    ) -> _Watching:
         watched = Watched(thing, scores=None, tolerance=asked.tolerance) if isinstance(thing, Monitor) else thing
-        more["kept"] = False  # nothing is written that could be written in part
-        return _Watching(watched, errors, revises=time is not None, **more)
+        # Nothing is written that could be written in part: so it does not matter whether it is kept.
+        rounds = _Watching(watched, names=names, table=table, waiting=waiting, limit=limit)
+        rounds.errors = errors
+        rounds.revises = time is not None
+        return rounds
 
     def take(rounds: _Watching, row: Any) -> None:
         news = reader.read(row)
@@ -254,17 +259,15 @@ class _Errors:
 class _Watching(Rounds):
     """Rounds that a monitor watches."""
 
-    def __init__(self, thing: Any, errors: _Errors | None, *, revises: bool = False, **options: Any) -> None:
-        super().__init__(thing, **options)
-        self._errors = errors
-        self._revises = revises
+    errors: _Errors | None = None
+    revises = False
 
     @property
     def at_once(self) -> bool:
-        return not self._revises and super().at_once
+        return not self.revises and super().at_once
 
     def _predict(self, name: str | None, number: int, news: News) -> Forecast:
-        if not self._revises or name not in self._waiting or not isinstance(self.thing, Late) or news.forecast is None:
+        if not self.revises or name not in self._waiting or not isinstance(self.thing, Late) or news.forecast is None:
             return super()._predict(name, number, news)
         before = self._waiting[name]
         x = self.thing.revise(str(name), news.forecast, now=news.now)
@@ -275,13 +278,13 @@ class _Watching(Rounds):
         closed = self._waiting.get(name)
         before = self.learned
         super()._learn(name, news)
-        if self._errors is not None and closed is not None and news.outcome is not None and self.learned > before:
-            self._errors.add(np.array([closed.mean]), np.array([news.outcome.argmax()]))
+        if self.errors is not None and closed is not None and news.outcome is not None and self.learned > before:
+            self.errors.add(np.array([closed.mean]), np.array([news.outcome.argmax()]))
 
     def take_many(self, batch: Batch, write: WriteMany) -> tuple[int, BaseException | None]:
         done, failure = super().take_many(batch, write)
-        if self._errors is not None and done:
-            self._errors.add(batch.forecasts, batch.outcomes.argmax(axis=1))
+        if self.errors is not None and done:
+            self.errors.add(batch.forecasts, batch.outcomes.argmax(axis=1))
         return done, failure
 
     @property

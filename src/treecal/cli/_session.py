@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from treecal.io import Row
     from treecal.monitor import Monitor
 
-    Kept = Corrector | Forecaster | Monitor
+    Followed = Corrector | Forecaster | Monitor
 
 Open = Callable[[], AbstractContextManager[Iterator[Block]]]
 
@@ -244,7 +244,7 @@ def finished(found: Ended[Any], options: Following) -> Exit:
 
 @contextmanager
 def following(
-    asked: Kept,
+    asked: Followed,
     begin: Callable[..., R],
     options: Following,
     *,
@@ -285,7 +285,7 @@ def following(
             raise failure
 
 
-def _resumed(path: Path, asked: Kept) -> tuple[Any, dict[str, Any]]:
+def _resumed(path: Path, asked: Followed) -> tuple[Any, dict[str, Any]]:
     """Return what the snapshot holds, which must be what is asked for, and its notes; by default what is asked for."""
     if check_regular(path) is None:
         return asked, {}

@@ -26,7 +26,7 @@ CHANCE = math.sqrt(2 / math.pi)  # the mean size of a normal deviate, in standar
 
 
 @dataclass(eq=False)
-class Books(State):
+class BookState(State):
     """The points of a book, and the bias of each point: the sum of outcome less point over its rounds."""
 
     rounds: int
@@ -75,12 +75,12 @@ class Book:
         self.classes = isinstance(space, Simplex)
         self.prior = reach(space, "l2") ** 2 / (16 * space.dim)  # a variance to begin with
 
-    def empty(self) -> Books:
+    def empty(self) -> BookState:
         """Return a book without points."""
         none = np.zeros((self.space.dim, 2))
-        return Books(0, none, none.copy(), none[0].copy(), none[0].copy(), 0, np.zeros(self.space.dim))
+        return BookState(0, none, none.copy(), none[0].copy(), none[0].copy(), 0, np.zeros(self.space.dim))
 
-    def choose(self, now: Books, q: Array) -> Candidate:
+    def choose(self, now: BookState, q: Array) -> Candidate:
         """Return the point to announce for a point forecast."""
         if not now.used:
             return Candidate(q, 0, True)
@@ -91,7 +91,7 @@ class Book:
         return Candidate(q, now.used if new else column, new)
 
     def _costs(
-        self, now: Books, q: Array, ahead: Array, points: Array, biases: Array, sizes: Array
+        self, now: BookState, q: Array, ahead: Array, points: Array, biases: Array, sizes: Array
     ) -> tuple[Array, float]:
         """Return what each of some points would add in the rounds looked ahead, by the root of these, and a new one."""
         spread = q * (1 - q) if self.classes else (self.prior + now.squares) / (now.rounds + 1)
@@ -104,14 +104,14 @@ class Book:
         # Two columns or more are added up row by row, in order, as in compiled code.
         return (np.add.reduce(moved, axis=0) - sizes) / root, np.add.accumulate(noise).item(-1)
 
-    def nearest(self, now: Books, q: Array, points: Array, margin: float) -> int | None:
+    def nearest(self, now: BookState, q: Array, points: Array, margin: float) -> int | None:
         """Return which of some points without bias is best for a point forecast, if a new one is hardly better."""
         ahead = np.full(len(points), math.sqrt(now.rounds + 1))
         cost, alone = self._costs(now, q, ahead, points.T, np.zeros(points.T.shape), np.zeros(len(points)))
         best = int(cost.argmin())
         return best if cost[best] <= margin * alone else None
 
-    def placed(self, now: Books, point: Array) -> Candidate:
+    def placed(self, now: BookState, point: Array) -> Candidate:
         """Return a point that was announced as the choice: its column, or a new one; in a full book the nearest."""
         away = np.abs(now.points[:, : now.used] - point[:, None]).sum(axis=0)
         column = int(away.argmin()) if now.used else 0
@@ -119,7 +119,7 @@ class Book:
             return Candidate(point, now.used, True)
         return Candidate(point, column, False)
 
-    def after(self, now: Books, choice: Candidate, outcome: Array) -> tuple[Books, Change]:
+    def after(self, now: BookState, choice: Candidate, outcome: Array) -> tuple[BookState, Change]:
         """Return the book after a round in which the chosen point was announced, and what is to be written to it."""
         q, column, new = choice
         points = now.points
@@ -134,10 +134,10 @@ class Book:
         bias += biases[:, column]
         size = np.add.accumulate(np.abs(bias)).item(-1)
         squares = now.squares if self.classes else now.squares + (outcome - q) ** 2
-        books = Books(now.rounds + 1, points, biases, sizes, visits, now.used + new, squares)
+        books = BookState(now.rounds + 1, points, biases, sizes, visits, now.used + new, squares)
         return books, (column, q if new else None, bias, size, float(visits[column]) + 1)
 
-    def check(self, now: Books) -> None:
+    def check(self, now: BookState) -> None:
         """Raise unless such a book can be."""
         check_count("the book's rounds", now.rounds)
         dim, columns = self.space.dim, now.sizes.shape[0] if now.sizes.ndim == 1 else 0
@@ -163,12 +163,12 @@ class Shelf:
     interrupt, goes on with the shelf it had.
     """
 
-    def __init__(self, book: Book, books: Books, change: Change | None = None) -> None:
+    def __init__(self, book: Book, books: BookState, change: Change | None = None) -> None:
         self.book, self._books, self._change = book, books, change
         self._chosen: tuple[object, Candidate] | None = None
 
     @property
-    def books(self) -> Books:
+    def books(self) -> BookState:
         """The book, with the last round written to it. To write it twice does no harm, so an interrupt does none."""
         now = self._books
         if self._change is not None:
@@ -198,7 +198,7 @@ class Shelf:
     def resumed(self, state: Saved) -> Shelf:
         """Return the shelf with this book, once it is found to be valid."""
         check_like(vars(self._books), state)
-        books = Books(**deepcopy(state))
+        books = BookState(**deepcopy(state))
         self.book.check(books)
         return Shelf(self.book, books)
 
@@ -291,7 +291,7 @@ class Codebook(LockedForecaster):
     _fork = Forecaster._light_fork
 
     @property
-    def _state(self) -> Books:
+    def _state(self) -> BookState:
         return self._now[1].books
 
     def get_state(self) -> Saved:

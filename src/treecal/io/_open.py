@@ -23,8 +23,6 @@ from treecal.io._scan import Files
 from treecal.io._source import LOG, Source, sentence
 
 _HEAD = 1 << 16
-_ARROW_FILE = b"ARROW1"
-_ARROW_STREAM = b"\xff\xff\xff\xff"
 
 
 def open_source(
@@ -188,30 +186,19 @@ def _for_duckdb(name: str, table: Any) -> Any:
 
 
 def _spool(stream: BinaryIO, folder: Path, name: str) -> tuple[Path, str]:
-    """Write what a stream holds to a file in this folder; return the file, and its kind.
-
-    Texts may also be gzipped; Arrow's own format is written as Parquet.
-    """
+    """Write what a stream holds to a file in this folder; return the file, and its kind. Texts may also be gzipped."""
     head = stream.read(_HEAD)
     if not head:
         raise FileError(f"{name} is empty.")
-    if head.startswith((_ARROW_FILE, _ARROW_STREAM)):
-        path = folder / "input.arrow"
-        _write(path, head, stream)
-        return _as_parquet(path, name, stream=head.startswith(_ARROW_STREAM)), "parquet"
     gzipped = head.startswith(b"\x1f\x8b")
     begin = _begin(head) if gzipped else head
     able = (each for each in FORMATS.values() if each.lines is not None or not gzipped)
     found = next((each for each in able if each.begins is not None and each.begins(begin)), FORMATS["csv"])
     path = folder / f"input{found.endings[0]}{'.gz' * gzipped}"
-    _write(path, head, stream)
-    return path, found.kind
-
-
-def _write(path: Path, head: bytes, stream: BinaryIO) -> None:
     with path.open("wb") as file:
         file.write(head)
         shutil.copyfileobj(stream, file)
+    return path, found.kind
 
 
 def _begin(head: bytes) -> bytes:
@@ -220,20 +207,3 @@ def _begin(head: bytes) -> bytes:
         return zlib.decompressobj(16 + zlib.MAX_WBITS).decompress(head, _HEAD)
     except zlib.error:
         return b""
-
-
-def _as_parquet(path: Path, name: str, *, stream: bool) -> Path:
-    """Write a file of Arrow's format as Parquet, batch by batch."""
-    arrow = library("pyarrow")
-    ipc = library("pyarrow.ipc")
-    found = path.with_suffix(".parquet")
-    try:
-        with open(path, "rb") as file:
-            reader = ipc.open_stream(file) if stream else ipc.open_file(file)
-            with library("pyarrow.parquet").ParquetWriter(found, reader.schema) as writer:
-                for batch in reader if stream else map(reader.get_batch, range(reader.num_record_batches)):
-                    writer.write_batch(batch)
-    except (arrow.ArrowException, OSError) as error:
-        raise FileError(f"{name} cannot be read: {str(error).splitlines()[0]}.") from None
-    path.unlink()
-    return found

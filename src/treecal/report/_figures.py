@@ -9,15 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from treecal.auditing import Audit, NumberAudit
-from treecal.geometry import Box, Simplex
+from treecal.geometry import Simplex
 from treecal.measures import Bins, Verdict as Judged, percent
 from treecal.plots import (
     PALETTE,
     VERMILION,
-    bins_of,
     colour,
     draw_audit,
-    draw_panel,
     drawing,
     heaviest,
     likeliest,
@@ -36,8 +34,6 @@ from treecal.plots import (
 from treecal.report._entries import Entry
 from treecal.report._section import Section
 from treecal.report._verdict import Verdict
-
-_MOST_CLASSES = 4  # with a reliability diagram, for each entry
 
 
 class Picture(NamedTuple):
@@ -162,7 +158,7 @@ def _reliability(verdict: Verdict, names: Sequence[str]) -> Picture | None:
     """Draw the most likely class, and the classes that are most off; None where coordinates are not probabilities."""
     judged = verdict.judged
     if judged is None:
-        return _by_coordinate(verdict.entry, names)
+        return None
     rows = 1 if len(names) <= 3 else 2
     with drawing(9, 3.6 if rows == 1 else 5.2) as figure:
         draw_audit(Drawn(verdict.entry.rounds, judged.top, judged.classes), figure, most=3 * rows)
@@ -180,21 +176,6 @@ class Drawn(NamedTuple):
     rounds: int
     top_label: Bins
     classes: Mapping[str, Bins]
-
-
-def _by_coordinate(entry: Entry, names: Sequence[str]) -> Picture | None:
-    """Draw the reliability of the first coordinates of a box of probabilities."""
-    space = entry.space
-    reading = entry.exact
-    if not isinstance(space, Box) or space.bounds()[0].min() < 0 or space.bounds()[1].max() > 1:
-        return None
-    chosen = range(min(space.dim, _MOST_CLASSES))
-    width, height = (9 * len(chosen) / _MOST_CLASSES, 2.6) if len(chosen) > 1 else (3.6, 3.4)
-    with drawing(width, height) as figure:
-        for ax, k in zip(figure.subplots(1, len(chosen), squeeze=False)[0], chosen, strict=True):
-            draw_panel(ax, names[k], bins_of(reading, k).bins)
-        caption = f"Forecast against mean outcome of the first {len(chosen)} of {space.dim} coordinates."
-        return Picture(_address(figure), "Reliability diagrams.", caption, width / 9)
 
 
 def _ternary(verdict: Verdict, names: Sequence[str]) -> Picture | None:

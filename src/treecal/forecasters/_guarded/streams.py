@@ -18,7 +18,7 @@ from treecal.exceptions import SnapshotError
 from treecal.forecast import Forecast, uniform
 from treecal.forecasters._base import Forecaster
 from treecal.forecasters._binary_grid import BinaryGrid
-from treecal.forecasters._codebook import Books, Shelf
+from treecal.forecasters._codebook import BookState, Shelf
 from treecal.forecasters._guarded import kernels
 from treecal.forecasters._guarded.kernels import Notes, Now, Told, guard_rounds
 from treecal.forecasters._guarded.pages import ROOMS, empty_pool, pack, unpack
@@ -374,7 +374,7 @@ class GuardStreams(ColumnStreams):
         own = {field.name: kept[field.name] for field in fields(Experts) if field.name != "rounds"}
         eager.source._state = Experts(rounds, **own)
         squares = now["squares"] if len(now["squares"]) else np.zeros(self._space.dim)
-        books = Books(played, *self._columns(pages), int(now["used"]), squares)
+        books = BookState(played, *self._columns(pages), int(now["used"]), squares)
         eager._now = eager.source, Shelf(self._book, books)
         guard.rounds, guard.best = rounds, float(now["best"])
         guard.safe = self._safe.get(row, guard.safe)._fork()
