@@ -211,11 +211,11 @@ def check_number(name: str, value: Any, *, least: float, most: float) -> None:
         raise SnapshotError(f"{name} is {_brief(value)}, expected a number from {least:g} to {most:g}.")
 
 
-def check_rounds(name: str, rounds: Any, streams: int) -> Integers:
+def check_rounds(rounds: Any, streams: int) -> Integers:
     """Return the rounds of so many streams, or raise."""
-    check_array(name, rounds, (streams,), np.int64)
+    check_array("rounds", rounds, (streams,), np.int64)
     if ((rounds < 0) | (rounds > MOST_ROUNDS)).any():
-        raise SnapshotError(f"{name} are {rounds.min()} to {rounds.max()}, expected 0 to {MOST_ROUNDS}.")
+        raise SnapshotError(f"rounds are {rounds.min()} to {rounds.max()}, expected 0 to {MOST_ROUNDS}.")
     return np.asarray(rounds)
 
 

@@ -198,6 +198,7 @@ def test_standard_input_is_read_whatever_it_is(tmp_path: Path) -> None:
     assert run("audit", "-", "--outcome", "label", "--no-exact", stdin=log.read_bytes()).code == 0
     refused(run("audit", "-", *WIDE, stdin=log.read_text() + "0.5,0.4,0,a,m\n"), "standard input, line 302 (row 301): ")
     refused(run("audit", "-", *WIDE), "standard input is empty")
+    refused(run("audit", "-", *WIDE, stdin=parquet[:2000]), "standard input cannot be read")
     refused(run("audit", "-", log, *WIDE, stdin=lines), "goes with no other file")
     refused(run("audit", *WIDE), "there is no log to audit")
 

@@ -55,10 +55,10 @@ def new_tree_forecaster(forecaster: ConvexSet | TreeForecaster) -> TreeForecaste
     return forecaster
 
 
-def new_treecal(forecaster: ConvexSet | TreeCal, *, hint: str) -> TreeCal:
-    """Return the forecaster if it is a new TreeCal; for a set, TreeCal on it. The hint says who takes others."""
+def new_treecal(forecaster: ConvexSet | TreeCal) -> TreeCal:
+    """Return the forecaster if it is a new TreeCal; for a set, TreeCal on it."""
     if not isinstance(forecaster, ConvexSet) and type(forecaster) is not TreeCal:
-        raise ParameterError.expected("forecaster", forecaster, "a set or a TreeCal", hint=hint)
+        raise ParameterError.expected("forecaster", forecaster, "a set or a TreeCal", hint="tc.replay takes others.")
     found = new_tree_forecaster(forecaster)
     assert isinstance(found, TreeCal)
     return found

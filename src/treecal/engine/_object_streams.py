@@ -125,7 +125,7 @@ class ObjectStreams(Streams):
     def resumed(self, state: Saved) -> Self:
         check_names("the state", state, ("rounds", "objects"))
         twin = type(self)(self.thing)
-        rounds = check_rounds("rounds", state["rounds"], np.size(state["rounds"]))
+        rounds = check_rounds(state["rounds"], np.size(state["rounds"]))
         twin.reserve(len(rounds))
         twin._rounds = rounds.copy()
         learned = np.flatnonzero(rounds).tolist()

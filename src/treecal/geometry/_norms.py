@@ -176,7 +176,7 @@ class Mahalanobis(Norm):
     _fields = ("matrix",)
 
     def __init__(self, matrix: ArrayLike) -> None:
-        self.matrix = positive_definite("matrix", matrix)
+        self.matrix = positive_definite(matrix)
         self.dim = len(self.matrix)
         self._factor = np.linalg.cholesky(self.matrix)
 
@@ -367,18 +367,18 @@ def as_points(owner: Any, points: ArrayLike) -> Array:
     return array
 
 
-def positive_definite(name: str, matrix: ArrayLike, *, semi: bool = False) -> Array:
+def positive_definite(matrix: ArrayLike, *, semi: bool = False) -> Array:
     """Return a symmetric positive (semi)definite matrix as a read-only array; any other raises."""
-    array = finite_array(name, matrix, ndim=2)
+    array = finite_array("matrix", matrix, ndim=2)
     if array.shape[0] != array.shape[1] or array.shape[0] == 0:
-        raise GeometryError(f"{name} has shape {array.shape}, expected a square.")
+        raise GeometryError(f"matrix has shape {array.shape}, expected a square.")
     if not np.allclose(array, array.T, rtol=1e-12, atol=0):
-        raise GeometryError(f"{name} is not symmetric.", hint=f"use ({name} + {name}.T) / 2.")
+        raise GeometryError("matrix is not symmetric.", hint="use (matrix + matrix.T) / 2.")
     values = np.linalg.eigvalsh(array)
     least = -1e-12 * max(values[-1], 1e-300) if semi else np.finfo(float).smallest_subnormal
     if values[0] < least:
         expected = "0 or more, which is convex" if semi else "positive ones"
-        raise GeometryError(f"{name} has the eigenvalue {values[0]:.3g}, expected {expected}.")
+        raise GeometryError(f"matrix has the eigenvalue {values[0]:.3g}, expected {expected}.")
     return array
 
 

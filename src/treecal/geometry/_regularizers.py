@@ -239,7 +239,7 @@ class QuadraticForm(Regularizer):
     _fields = ("matrix",)
 
     def __init__(self, matrix: ArrayLike) -> None:
-        self.matrix = positive_definite("matrix", matrix)
+        self.matrix = positive_definite(matrix)
         self._norm = Mahalanobis(self.matrix)
 
     def value(self, points: ArrayLike) -> Array:

@@ -97,7 +97,15 @@ def open_source(
 
 
 @contextmanager
-def open_stream(stream: BinaryIO, name: str, *, kind: str | None = None, **options: Any) -> Iterator[Source]:
+def open_stream(
+    stream: BinaryIO,
+    name: str,
+    *,
+    kind: str | None = None,
+    memory_limit: str = "1GB",
+    decimal: str = ".",
+    day_first: str | None = None,
+) -> Iterator[Source]:
     """Open what a stream holds, by default of the format that its first bytes tell; the options are `open_source`'s.
 
     It is kept in a file until the end: a log is read more than once, and a pipe can be read only once.
@@ -106,7 +114,7 @@ def open_stream(stream: BinaryIO, name: str, *, kind: str | None = None, **optio
         path, found = _spool(stream, Path(folder), name)
         if kind not in (None, found):
             raise FileError(f"{name} is {FORMATS[found].name}, expected {FORMATS[kind].name}.")
-        source = open_source(path, kind=found, **options)
+        source = open_source(path, kind=found, memory_limit=memory_limit, decimal=decimal, day_first=day_first)
         source.name = name
         yield source
 
@@ -194,7 +202,7 @@ def _spool(stream: BinaryIO, folder: Path, name: str) -> tuple[Path, str]:
     begin = _begin(head) if gzipped else head
     able = (each for each in FORMATS.values() if each.lines is not None or not gzipped)
     found = next((each for each in able if each.begins is not None and each.begins(begin)), FORMATS["csv"])
-    path = folder / f"input{found.endings[0]}{'.gz' * gzipped}"
+    path = folder / f"{name}{'.gz' * gzipped}"  # as messages call it
     with path.open("wb") as file:
         file.write(head)
         shutil.copyfileobj(stream, file)

@@ -40,7 +40,7 @@ def replay(outcomes: DataFrame, forecaster: ConvexSet | TreeCal, *, arity: int =
     """
     if isinstance(forecaster, ConvexSet):
         forecaster = TreeCal(forecaster, arity=arity)
-    forecaster = new_treecal(forecaster, hint="tc.replay takes others.")
+    forecaster = new_treecal(forecaster)
     check_columns(arrow_schema(outcomes), forecaster, ("seq", "outcome"))
     return Replayed(outcomes, forecaster)
 

@@ -150,7 +150,7 @@ def check_state(state: pa.Table, forecaster: Keyed) -> None:
     for name in ("key", "rounds", "first", "seq", "record"):
         if state.column(name).null_count:
             raise SnapshotError(f"the state has a row without {name!r}.")
-    check_rounds("rounds", state.column("rounds").to_numpy(), len(state))
+    check_rounds(state.column("rounds").to_numpy(), len(state))
     if len(state.column("key").unique()) < len(state):
         raise SnapshotError("a key appears twice in the state.")
     if (state.column("first").to_numpy() > state.column("seq").to_numpy()).any():

@@ -106,9 +106,7 @@ def sum_by(group: Integers, values: Array, groups: int = 0) -> Array:
     return found
 
 
-def measured(
-    make: Callable[..., Parts], P: ArrayLike, y: ArrayLike, weights: ArrayLike | None, *args: Any, **options: Any
-) -> float:
+def measured(make: Callable[..., Parts], P: ArrayLike, y: ArrayLike, weights: ArrayLike | None, *args: Any) -> float:
     """Return a measure of rows, which are checked first."""
     log = read_log(P, y, weights)
-    return make(log.forecasts, log.weights, *args, **options).value(log.outcomes)
+    return make(log.forecasts, log.weights, *args).value(log.outcomes)

@@ -103,7 +103,7 @@ class QuadraticLoss(Loss):
 
     def __init__(self, matrix: ArrayLike, *, vector: ArrayLike | None = None, constant: float = 0.0) -> None:
         try:
-            self.matrix = positive_definite("matrix", matrix, semi=True)
+            self.matrix = positive_definite(matrix, semi=True)
         except TreeCalError as error:
             raise LossError(error.message, hint=error.hint) from None
         self.vector = read_vector("vector", np.zeros(len(self.matrix)) if vector is None else vector)

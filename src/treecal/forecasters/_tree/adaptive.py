@@ -176,7 +176,7 @@ class AdaptiveTreeCal(Forecaster):
         return costs
 
     def _check(self, state: AdaptiveState) -> None:
-        check_rounds("rounds", state.rounds, 1)
+        check_rounds(state.rounds, 1)
         self._path.check(state)
         shape = state.sums.shape[:2]
         for name, array in (("costs", state.costs), ("weights", state.weights)):

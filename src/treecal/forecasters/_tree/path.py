@@ -59,7 +59,7 @@ class Path:
 
     def check(self, state: TreeState) -> None:
         """Raise unless streams on this tree can have the state."""
-        rounds = check_rounds("rounds", state.rounds, np.size(state.rounds))
+        rounds = check_rounds(state.rounds, np.size(state.rounds))
         tree = self.tree
         if tree.horizon is not None and (rounds > tree.horizon).any():
             raise SnapshotError(f"rounds reach {rounds.max()}, more than the {tree.horizon} of the tree.")

@@ -117,7 +117,7 @@ class TreeCal(Forecaster):
         self._learn(total)  # sums, divided once: equal rationals stay equal floats
 
     def _check(self, state: TreeState) -> None:
-        check_rounds("rounds", state.rounds, 1)
+        check_rounds(state.rounds, 1)
         self._path.check(state)
 
     @property
