@@ -263,7 +263,7 @@ def run(count: int, seed: int, *, seconds: float = 600.0) -> Counter[str]:
 
 
 def test_command_lines() -> None:
-    counts = run(100, 0, seconds=60)
+    counts = run(60, 0)
     assert counts["failures"] == 0, counts
     assert counts["answered"] >= 10
     assert counts["refused"] >= 10

@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections import Counter
 from contextlib import redirect_stderr, redirect_stdout
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -280,10 +281,11 @@ def test_a_reader_that_loses_a_row_is_found_out(tmp_path: Path, monkeypatch: pyt
             audited(tmp_path / name)
 
 
-@pytest.mark.parametrize(
-    "name", ["log[1]", "a*b", "q?", "[!a]", "**", "~", "file:x", "it's {x,y}", "p=0.9", "back\\slash"]
-)
-@pytest.mark.parametrize("kind", some(["csv", "csv.gz", "jsonl", "jsonl.gz", "parquet"], every=4))
+NAMES = ["log[1]", "a*b", "q?", "[!a]", "**", "~", "file:x", "it's {x,y}", "p=0.9", "back\\slash"]
+KINDS = ["csv", "csv.gz", "jsonl", "jsonl.gz", "parquet"]
+
+
+@pytest.mark.parametrize(("name", "kind"), some(product(NAMES, KINDS), every=4))
 def test_a_name_is_a_name(tmp_path: Path, name: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "y=1" / "p=0.9" / name
     folder.mkdir(parents=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
+from tests.some import some
 from treecal.auditing import _log, audit
 from treecal.exceptions import FileError
 from treecal.io import _outcomes
@@ -57,7 +59,7 @@ def answer(source: Any, classes: int, **options: Any) -> Answer:
     single=st.booleans(),
     required=st.booleans(),
 )
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_equal_the_rows(
     tmp_path_factory: pytest.TempPathFactory,
     rows: int,
@@ -125,8 +127,7 @@ INVALID: list[tuple[list[float | None], int | None]] = [
 ]
 
 
-@pytest.mark.parametrize("row", range(len(INVALID)))
-@pytest.mark.parametrize("on_error", ["stop", "skip", "collect"])
+@pytest.mark.parametrize(("row", "on_error"), some(product(range(len(INVALID)), ["stop", "skip", "collect"]), every=2))
 def test_an_invalid_row_is_named(tmp_path: Path, row: int, on_error: Any) -> None:
     table = grid(1000, 3, 10, 0)
     numbers, label = INVALID[row]

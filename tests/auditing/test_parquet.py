@@ -71,7 +71,7 @@ def direct(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
     number=st.sampled_from(["double", "float"]),
     group=st.sampled_from([1, 700, 10**6]),
 )
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_equals_the_table_in_memory(
     tmp_path_factory: pytest.TempPathFactory,
     direct: list[dict[str, str]],

@@ -93,7 +93,7 @@ def test_rounds_by_id_are_the_library_s(method: str, made: Any) -> None:
     assert last["waiting"] == len(late.pending) > 0
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(
     seed=st.integers(0, 1000),
     cuts=st.lists(st.integers(0, 60), max_size=3),

@@ -254,7 +254,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def eventually(seconds: float = 5.0) -> Iterator[Callable[[Callable[[], bool]], None]]:
+def eventually(seconds: float = 60.0) -> Iterator[Callable[[Callable[[], bool]], None]]:
     """Give a function that waits until something holds."""
 
     def wait(holds: Callable[[], bool]) -> None:

@@ -118,7 +118,7 @@ def test_batches_are_the_loop_and_snapshots_resume(dim: int) -> None:
 @pytest.mark.parametrize("in_order", some([False, True], every=2))
 def test_a_fit_trusts_what_is_good_on_rows_that_it_has_not_seen(in_order: bool) -> None:
     rng = np.random.default_rng(2)
-    truth = rng.dirichlet(np.ones(3), 1500)
+    truth = rng.dirichlet(np.ones(3), 700)
     y = np.array([rng.choice(3, p=p) for p in truth])
     sure = truth**3 / (truth**3).sum(axis=1, keepdims=True)
     off = tc.AutoCorrector(tc.Simplex(3)).fit(sure, y, in_order=in_order)

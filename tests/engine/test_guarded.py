@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from hypothesis import given, settings, strategies as st
 
 import treecal as tc
 from tests.engine.support import corners, rows_of
+from tests.some import some
 from tests.strategies import streams
 from treecal._typing import Array
 from treecal.engine import GuardedRun
@@ -97,9 +99,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
-@pytest.mark.parametrize("dim", [2, 3, 10])
-def test_simplices(dim: int, options: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("name", "dim"), some(product(OPTIONS, [2, 3, 10]), every=2))
+def test_simplices(name: str, dim: int) -> None:
+    options = OPTIONS[name]
     space, rng = tc.Simplex(dim), np.random.default_rng(dim)
     outcomes = regime_switches(space, 240, rng, every=50)
     run = assert_same(lambda: tc.Guarded(space, **options), outcomes[:200], more=outcomes[200:])

@@ -153,7 +153,7 @@ def cut(rows: Any, data: st.DataObject) -> list[Any]:
 
 
 @given(st.data(), st.sampled_from([1, 12, 40]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_chunks_and_threads_make_no_difference(data: st.DataObject, piece: int) -> None:
     space = data.draw(spaces())
     make = data.draw(makers(space))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from hypothesis import given, settings, strategies as st
 
 import treecal as tc
 from tests.engine.support import Make, corners, replay
+from tests.some import some
 from tests.strategies import spaces, streams
 from treecal.exceptions import HorizonError, OutcomeError
 from treecal.testing import bad_outcomes
@@ -76,9 +78,12 @@ def test_rows_off_the_simplex(make: Make, at: int) -> None:
         assert message == str(caught.value).replace("round 1 ", f"round {at + 1} ")
 
 
-@pytest.mark.parametrize("make", [three, mixed, adaptive])
-@pytest.mark.parametrize("kind", [np.int64, np.int8, np.uint8, np.uint64])
-@pytest.mark.parametrize("at", [0, 9, 50, 99])
+KINDS = [np.int64, np.int8, np.uint8, np.uint64]
+
+
+@pytest.mark.parametrize(
+    ("make", "kind", "at"), some(product([three, mixed, adaptive], KINDS, [0, 9, 50, 99]), every=3)
+)
 def test_classes_that_do_not_exist(make: Make, kind: Any, at: int) -> None:
     for bad in (3, np.iinfo(kind).max, *([-1, np.iinfo(kind).min] if np.iinfo(kind).min else [])):
         classes = CLASSES.astype(kind)

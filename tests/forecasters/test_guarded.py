@@ -91,8 +91,7 @@ def running_mean_brier(outcomes: Array) -> float:
     return float(((outcomes - means) ** 2).sum(axis=1).mean())
 
 
-@pytest.mark.parametrize("dim", [2, 3, 5, 10, 50])
-@pytest.mark.parametrize("name", ORDINARY)
+@pytest.mark.parametrize(("name", "dim"), some(product(ORDINARY, [2, 3, 5, 10, 50]), every=4))
 def test_no_skill_is_lost_on_ordinary_streams(name: str, dim: int) -> None:
     outcomes = ORDINARY[name](tc.Simplex(dim), 10_000, np.random.default_rng(0))
     error, brier = replayed(outcomes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -68,7 +69,7 @@ def right() -> float:
     return float(np.mean((table["p_yes"] > 0.5) == (table["outcome"] == "yes")))
 
 
-@pytest.mark.parametrize("columns", some([*RIGHT, *BY_ORDER, *SINGLE], every=4))
+@pytest.mark.parametrize("columns", some([*RIGHT, *BY_ORDER, *SINGLE], every=6))
 def test_every_entrance_pairs_alike(columns: str, tmp_path: Path) -> None:
     found = answers(columns.split(","), tmp_path)
     assert found == [pytest.approx(right())] * len(found)
@@ -113,8 +114,11 @@ def test_frames_are_read_by_the_same_names(columns: str) -> None:
     assert calibration_error(table["outcome"], frame) == by_position
 
 
-@pytest.mark.parametrize("command", ["monitor", "recalibrate", "audit"])
-@pytest.mark.parametrize("columns", ["yes_prob,no_prob", "P(yes),P(no)", "P_YES,P_NO", "yes%,no%"])
+COMMANDS = ["monitor", "recalibrate", "audit"]
+SPELLED = ["yes_prob,no_prob", "P(yes),P(no)", "P_YES,P_NO", "yes%,no%"]
+
+
+@pytest.mark.parametrize(("columns", "command"), some(product(SPELLED, COMMANDS), every=2))
 def test_commands_show_the_pairs_and_refuse_another_order(command: str, columns: str, tmp_path: Path) -> None:
     table = log(columns.split(","))
     path = tmp_path / "log.csv"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import treecal as tc
 from tests.attack.subjects import kept
 from tests.attack.test_interrupts import interrupted
 from tests.late.things import THINGS, asked, outcomes, points
+from tests.some import some
 from treecal.exceptions import TreeCalError
 from treecal.late import _rounds
 from treecal.state import _flat, _nested, dumps, loads
@@ -41,8 +43,7 @@ ACTS: dict[str, Callable[[tc.Late, Any, list[Any]], Any]] = {
 }
 
 
-@pytest.mark.parametrize("act", ACTS)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "act"), some(product(NAMES, ACTS), every=4))
 def test_an_interrupt_leaves_a_round_learned_or_not(name: str, act: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_rounds, "REMEMBERED", 12)
     base, rng = played(name), np.random.default_rng(0)

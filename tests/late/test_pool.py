@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 
 import treecal as tc
+from tests.some import some
 from treecal.state import dumps, loads
 
 TWO = tc.Simplex(2)
@@ -49,9 +51,7 @@ class Adversary:
         return i, y
 
 
-@pytest.mark.parametrize("most", [2, 7])
-@pytest.mark.parametrize("random", [True, False])
-@pytest.mark.parametrize("name", CERTIFIED)
+@pytest.mark.parametrize(("name", "random", "most"), some(product(CERTIFIED, [True, False], [2, 7]), every=3))
 def test_adversarial_delays_do_not_break_the_certificate(name: str, random: bool, most: int) -> None:
     late, adversary, rng = (
         tc.Late(CERTIFIED[name]()),

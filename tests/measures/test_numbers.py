@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import sys
 import warnings
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -40,9 +42,9 @@ FAMILIES = {
 
 @pytest.fixture(scope="module")
 def scoringrules() -> Any:
-    """Imported by the tests that use it, not by all processes: it compiles its functions meanwhile."""
-    import scoringrules
-
+    """Imported by the tests that use it, and without Numba, for which it would compile all its functions."""
+    with patch.dict(sys.modules, numba=None):
+        import scoringrules
     return scoringrules
 
 

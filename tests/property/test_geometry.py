@@ -30,7 +30,7 @@ def norms(dim: int, rng: np.random.Generator) -> list[Norm]:
 
 
 @given(seed=seeds, dim=st.integers(1, 4))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_norm_axioms_and_duality(seed: int, dim: int) -> None:
     rng = np.random.default_rng(seed)
     x, y = rng.normal(size=(2, 5, dim))
@@ -213,7 +213,7 @@ def test_smallest_enclosing_ball(seed: int, dim: int, count: int) -> None:
 
 
 @given(seed=seeds, dim=st.integers(2, 4))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_vertices_and_halfspaces_of_one_polytope_agree(seed: int, dim: int) -> None:
     from scipy.spatial import ConvexHull
 
