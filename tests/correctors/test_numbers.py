@@ -205,6 +205,24 @@ def test_pit_map_gives_intervals_their_coverage() -> None:
         assert held(SPACE, found[last], outcomes[last], share) == pytest.approx(share, abs=0.03)
 
 
+def test_intervals_hold_enough_where_short_memories_are_trusted() -> None:
+    """The errors of an autoregression ask for short memories, and few outcomes do not reach as far as the next one."""
+    space = tc.Cdf(-15, 15, points=300, clip=True)
+    rows = 1200
+    last = slice(rows // 2, None)
+    shares = []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        errors = rng.normal(size=rows)
+        for t in range(1, rows):
+            errors[t] = 0.99 * errors[t - 1] + 0.14 * errors[t]
+        forecasts = {"mean": np.zeros(rows), "sd": np.full(rows, 3.0)}
+        outcomes = 3 * errors
+        found = tc.AutoCorrector(space, scores=None).update_many(forecasts, outcomes)
+        shares.append([held(space, found[last], outcomes[last], share) for share in (0.8, 0.9)])
+    assert np.mean(shares, axis=0) == pytest.approx([0.8, 0.9], abs=0.015)
+
+
 def test_an_unmet_group_announces_the_forecast_itself() -> None:
     f = tc.Recalibrator(SPACE)
     forecasts, outcomes = stream(3, bias=4)

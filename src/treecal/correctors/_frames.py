@@ -22,6 +22,12 @@ TAIL = (0.0005, 0.001, 0.0025, 0.005, 0.01)
 LEVELS = 39
 """Evenly spaced; those of the tails come on top, so that forecasts that are far too narrow can be corrected."""
 
+ENDS = 0.5
+"""Where forgetting is fast, few outcomes are remembered, and the next one is outside of `n` of them with the
+probability `2/(n + 1)`: below or above all. A copy of weight `W` has the memory of about `n = 2W` outcomes, each of
+which weighs ½ on average. Without it intervals are too narrow where short memories are trusted: on autoregressions of
+0.9 and 0.99 the 80 and 90 % intervals hold 0.9 to 1.5 points too few, and with it 0.4 too few to 0.2 too many."""
+
 
 class Frame(ABC):
     """Other coordinates: distribution functions of numbers, forecasts and outcomes, as functions of what is alike."""
@@ -30,6 +36,8 @@ class Frame(ABC):
     dim: int
     prior: float
     """For how many outcomes a group's first forecast counts, unless the caller says."""
+    ends: float
+    """The weight of one more outcome in a copy that forgets, half of it at each end."""
     scale: float
     """What scores in these coordinates are divided by where trust is weighed: about twice that of a right forecast."""
 
@@ -50,6 +58,7 @@ class Residuals(Frame):
         self.at = np.linspace(-REACH, REACH, RESIDUALS)
         self.dim = RESIDUALS
         self.prior = 10.0
+        self.ends = 0.0
         self.scale = (RESIDUALS - 1) / REACH
 
     def enter(self, rows: Array, forecasts: Array) -> Array:
@@ -74,6 +83,7 @@ class Levels(Frame):
         self.at = np.concatenate([tail, np.arange(1, LEVELS + 1) / (LEVELS + 1), 1 - tail[::-1]])
         self.dim = len(self.at)
         self.prior = 50.0
+        self.ends = ENDS
         self.scale = (LEVELS + 1) / 3
 
     def enter(self, rows: Array, forecasts: Array) -> Array:

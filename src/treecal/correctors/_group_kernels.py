@@ -31,6 +31,7 @@ class Rule(NamedTuple):
     kept: Array
     most: float
     prior: float
+    ends: float
     shift: bool
     scale: float
     share: float
@@ -48,21 +49,24 @@ class Visits(NamedTuple):
 
 
 @strict
-def means(first: Array, sums: Array, copies: Array, prior: float, found: Array) -> None:
-    """Write the mean of each copy, first of the one that never forgets, which has the prior."""
+def means(first: Array, sums: Array, copies: Array, prior: float, ends: float, found: Array) -> None:
+    """Write the mean of each copy, first of the one that never forgets, which has the prior.
+
+    Those that forget count one more outcome of the weight `ends`, half of it at each end: see `Levels`.
+    """
     dim = len(first)
     weight = prior + sums[0, 0]
     for k in range(dim):
         found[0, k] = (prior * first[k] + sums[0, 3 + k] + sums[1, 3 + k]) / weight
         for copy in range(len(copies)):
-            found[1 + copy, k] = copies[copy, 1 + k] / copies[copy, 0]
+            found[1 + copy, k] = (copies[copy, 1 + k] + 0.5 * ends) / (copies[copy, 0] + ends)
 
 
 @strict
-def corrected(group: GroupArrays, prior: float, found: Array) -> None:
+def corrected(group: GroupArrays, prior: float, ends: float, found: Array) -> None:
     """Write the mean by trust of what the copies of a group of means forecast."""
     points = np.empty((len(group.trust), len(group.first)))
-    means(group.first, group.sums, group.copies, prior, points)
+    means(group.first, group.sums, group.copies, prior, ends, points)
     mixed(group.trust, points, found)
 
 
@@ -131,7 +135,7 @@ def visits(group: GroupArrays, rule: Rule, steps: Visits, at: int, announced: Ar
         weight = weights[step]
         met = sums[0, 0] > 0.0
         if met:
-            means(first, sums, copies, rule.prior, points)
+            means(first, sums, copies, rule.prior, rule.ends, points)
         if step == 0 or rows[step - 1] != row:
             if met:
                 mixed(trust, points, announced[row])

@@ -40,6 +40,7 @@ class Frames(NamedTuple):
     residuals: Array
     levels: Array
     priors: tuple[float, float]
+    ends: tuple[float, float]
 
 
 Parts = tuple[LocationScale, Recalibrator, Recalibrator, Recalibrator, Recalibrator]
@@ -89,19 +90,19 @@ def announce(
     for i in range(2):
         copy_into(inner[2 + i], inner[i])
         if groups[i].sums[0, 0] > 0.0:
-            corrected(groups[i], frames.priors[0], residuals[0])
+            corrected(groups[i], frames.priors[0], frames.ends[0], residuals[0])
             own = inner[i].reshape((1, dim))
             extent = places[i].reshape((1, 2))
             from_residuals(residuals, own, grid, extent, frames.residuals, inner[2 + i].reshape((1, dim)))
     copy_into(inner[4], inner[1])
     if groups[2].sums[0, 0] > 0.0:
-        corrected(groups[2], frames.priors[1], levels[0])
+        corrected(groups[2], frames.priors[1], frames.ends[1], levels[0])
         from_levels(levels, inner[1].reshape((1, dim)), frames.levels, inner[4].reshape((1, dim)))
     copy_into(outer[0], inner[0])
     scales[0] = pool_one(inner, weights[0], grid.widths, outer[1])
     copy_into(outer[2], outer[1])
     if groups[3].sums[0, 0] > 0.0:
-        corrected(groups[3], frames.priors[1], levels[0])
+        corrected(groups[3], frames.priors[1], frames.ends[1], levels[0])
         from_levels(levels, outer[1].reshape((1, dim)), frames.levels, outer[2].reshape((1, dim)))
     scales[1] = pool_one(outer, weights[1], grid.widths, mean)
 
@@ -156,7 +157,7 @@ class Rounds:
         cells, levels = (part._frame for part in (parts[1], parts[4]))
         assert cells is not None
         assert levels is not None
-        self._frames = Frames(cells.at, levels.at, (cells.prior, levels.prior))
+        self._frames = Frames(cells.at, levels.at, (cells.prior, levels.prior), (cells.ends, levels.ends))
         self._locations = LocationSpread().locations
 
     def ask(self, parts: Parts, forecast: Array, weights: tuple[Array, Array]) -> Asked:

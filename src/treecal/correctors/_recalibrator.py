@@ -36,11 +36,11 @@ FIRST = 4
 
 
 @lru_cache
-def _rule(copies: int, prior: float, shift: bool, scale: float, forget: bool, scored: bool) -> Rule:
+def _rule(copies: int, prior: float, ends: float, shift: bool, scale: float, forget: bool, scored: bool) -> Rule:
     """Return how visits are learned while there are so many copies: one object for all rounds."""
     kept = np.array(forgetting.kept(copies, FIRST))
     most = 2.0 ** (FIRST + copies - 1) if forget else math.inf
-    return Rule(kept, most, prior, shift, scale, forgetting.SHARE, forgetting.LASTING, scored)
+    return Rule(kept, most, prior, ends, shift, scale, forgetting.SHARE, forgetting.LASTING, scored)
 
 
 def _another(pattern: Forecaster) -> Forecaster:
@@ -269,7 +269,7 @@ class Recalibrator(Corrector):
             sums = np.vstack([self._lasting(group), group.copies])
             return np.asarray(self.space.project(forecast + sums[:, 1:] / sums[:, :1]))
         found = np.empty((len(group.trust), self._dim))
-        kernels.means.now(group.first, group.sums, group.copies, self._prior, found)
+        kernels.means.now(group.first, group.sums, group.copies, self._prior, self._ends, found)
         return found
 
     @property
@@ -277,6 +277,10 @@ class Recalibrator(Corrector):
         if self.prior is not None:
             return self.prior
         return 1.0 if self._frame is None else self._frame.prior
+
+    @property
+    def _ends(self) -> float:
+        return 0.0 if self._frame is None else self._frame.ends
 
     def _lasting(self, group: GroupState) -> Array:
         """Return the weight and the sum of the copy that never forgets, with the prior."""
@@ -362,7 +366,7 @@ class Recalibrator(Corrector):
 
     def _rule_of_visits(self, copies: int, scored: bool) -> Rule:
         """Return how visits are learned while there are so many copies."""
-        return _rule(copies, self._prior, self.make != "mean", self._scale, self.forget, scored)
+        return _rule(copies, self._prior, self._ends, self.make != "mean", self._scale, self.forget, scored)
 
     def _joined(self, now: GroupState) -> GroupState:
         """Return a group with the copies that its weight asks for."""
@@ -523,7 +527,8 @@ class PitMap(Recalibrator):
     `G` is the distribution function of `F(y)`, the probability integral transform of the outcomes so far: of those
     where an outcome fell below the forecast's 10 % quantile, in 17 % of the rounds, that quantile becomes the one of
     17 %. Within a cell of the thresholds `F(y)` is spread evenly, as if drawn. It starts as the identity, which counts
-    for 50 rounds, and forgets as the groups of a `Recalibrator` do, with one group for all forecasts.
+    for 50 rounds, and forgets as the groups of a `Recalibrator` do, with one group for all forecasts. A copy that
+    forgets remembers few outcomes, and counts half a one more, at both ends: the next may lie outside of these.
 
     It gives intervals their coverage, and nothing else: the score may get worse, since it is the same for forecasts of
     every kind. Use it after `tc.LocationScale`, and where the score counts inside `tc.AutoCorrector` or `tc.Gated`.

@@ -102,8 +102,7 @@ class Parquet(FileSource):
         arrow = library("pyarrow")
         seen = 0
         wanted = sorted(set(columns.values()) - set(self.partition))
-        # Its own threads cost Arrow nearly as much as the columns of such small batches do.
-        for batch in file.iter_batches(rows, columns=wanted, use_threads=False):
+        for batch in file.iter_batches(rows, columns=wanted):
             seen += batch.num_rows
             self._share = seen / max(seen, file.metadata.num_rows)
             batch.validate(full=True)  # text that is not UTF-8
