@@ -35,7 +35,7 @@ def test_a_stream_of_numbers(server: Process) -> None:
         told: list[dict[str, Any]] = [
             {"q10": 80, "q90": 120},
             {"members": np.array([90.0, 110.0])},
-            {"mean": 100, "sd": 8, "family": "laplace"},
+            {"mean": 100, "sd": 8, "family": "lognormal"},
         ]
         for k, p in enumerate(told):
             answer = client.forecast("load", p, id=str(k), timeout=LONG)

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treecal._compile import strict
-from treecal._elementary import applied, exp, exponentials, log, normal_cdfs
+from treecal._elementary import applied, exp, log, normal_cdfs
 from treecal._typing import Array
 from treecal._validate import fraction
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError, RepairWarning
@@ -35,7 +35,7 @@ from treecal.geometry._cdf import Cdf
 from treecal.geometry._convex import ROUNDING
 from treecal.geometry._pairing import Refusal, columns, listed
 
-FAMILIES = ("normal", "logistic", "laplace", "lognormal")
+FAMILIES = ("normal", "lognormal")
 """What `"family"` may name: distributions that a mean and a standard deviation determine."""
 _LEVEL = re.compile(r"(?:q|p|quantile|percentile|level)?[\s_-]*(\d*\.?\d+)\s*(%?)", re.I)
 _SUFFIX = re.compile(r"(?:.*[-_ ])?(?:(lo|hi)[-_](\d+\.?\d*)|ql?[-_]?(\d*\.?\d+)|(median))", re.I)
@@ -415,18 +415,11 @@ def from_moments(space: Cdf, mean: Array, sd: Array, *, family: str = "normal") 
         spread = np.sqrt(square)
         z = np.where(z > 0, applied(log, np.maximum(space.thresholds, 1e-300)), -1e300)
     away = z - centre
-    if family in ("logistic", "laplace"):
-        spread = spread * (np.sqrt(3) / np.pi if family == "logistic" else np.sqrt(0.5))
     with np.errstate(over="ignore"):
         scaled = np.divide(away, spread, out=np.where(away >= 0, np.inf, -np.inf), where=spread > 0)
     scaled = np.clip(scaled, -800.0, 800.0).ravel()
     found = np.empty_like(scaled)
-    if family in ("normal", "lognormal"):
-        normal_cdfs.for_rows(len(scaled) // 64)(scaled, found)
-    else:
-        exponentials.for_rows(len(scaled) // 64)(-np.abs(scaled), found)
-        tail = found / (1 + found) if family == "logistic" else found / 2
-        found = np.where(scaled < 0, tail, 1 - tail)
+    normal_cdfs.for_rows(len(scaled) // 64)(scaled, found)
     return found.reshape(z.shape)
 
 

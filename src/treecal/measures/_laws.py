@@ -148,10 +148,7 @@ class Moments(Laws):
         if self.family == "lognormal":
             square = np.log1p((sd / self.mean) ** 2)
             return stats.lognorm(np.sqrt(square), scale=self.mean * np.exp(-square / 2))
-        scale = {"normal": 1.0, "logistic": math.sqrt(3) / math.pi, "laplace": math.sqrt(0.5)}[self.family]
-        return {"normal": stats.norm, "logistic": stats.logistic, "laplace": stats.laplace}[self.family](
-            self.mean, sd * scale
-        )
+        return stats.norm(self.mean, sd)
 
     def crps(self, y: Array) -> Array:
         """In closed form (Gneiting, Raftery, Westveld and Goldman 2005; Jordan, Krüger and Lerch 2019)."""
@@ -162,17 +159,9 @@ class Moments(Laws):
             s = np.sqrt(np.log1p((sd / self.mean) ** 2))
             z = (np.log(np.maximum(y, np.finfo(float).tiny)) - np.log(self.mean)) / s + s / 2
             return y * (2 * ndtr(z) - 1) - 2 * self.mean * (ndtr(z - s) + ndtr(s / math.sqrt(2)) - 1)
-        if self.family == "normal":
-            z = (y - self.mean) / sd
-            density = np.exp(-np.square(np.minimum(np.abs(z), 1e3)) / 2) / math.sqrt(2 * math.pi)
-            return sd * (z * (2 * ndtr(z) - 1) + 2 * density - 1 / math.sqrt(math.pi))
-        if self.family == "logistic":
-            scale = sd * math.sqrt(3) / math.pi
-            z = (y - self.mean) / scale
-            return np.asarray(scale * (np.abs(z) + 2 * np.log1p(np.exp(-np.abs(z))) - 1))
-        scale = sd * math.sqrt(0.5)
-        z = np.abs(y - self.mean) / scale
-        return scale * (z + np.exp(-z) - 0.75)
+        z = (y - self.mean) / sd
+        density = np.exp(-np.square(np.minimum(np.abs(z), 1e3)) / 2) / math.sqrt(2 * math.pi)
+        return sd * (z * (2 * ndtr(z) - 1) + 2 * density - 1 / math.sqrt(math.pi))
 
     def pit(self, y: Array) -> tuple[Array, Array]:
         found = np.asarray(self._law.cdf(y))
