@@ -27,6 +27,7 @@ PROGRAMS = [
     "benchmarks/guarded_bank.py --streams 100",
     "benchmarks/number_costs.py --rows 10000",
     "benchmarks/swap.py --actions 10 --rounds 64",
+    "tests/measures/few.py --logs 3 --labels 50",
 ]
 
 

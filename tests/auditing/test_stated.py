@@ -60,6 +60,15 @@ def test_right_confidences_are_left_alone() -> None:
     assert [each.say for each in stated(p, rng.random(3000) < p)] == [0.5, 0.7, 0.9]
 
 
+def test_where_all_labels_agree_a_value_is_not_off_for_certain() -> None:
+    p = np.repeat([0.9, 0.5], [12, 400])
+    right = np.concatenate([np.ones(12), np.arange(400) % 2])
+    found = stated(p, right, probability=1.0)[1]
+    assert found.right == 1
+    assert found.low < 0.9
+    assert not found.off
+
+
 def test_few_labels_have_the_estimate_of_each_value() -> None:
     rng = np.random.default_rng(0)
     p = rng.choice([0.5, 0.9], 20_000)

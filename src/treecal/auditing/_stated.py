@@ -227,8 +227,8 @@ def _estimated(
         at = np.searchsorted(rows, labels.at[own])
         few = few_mean(y[rows], None if proxy is None else proxy[rows], Labels(at, labels.weight[own], len(rows)), 0.9)
         wide = few.interval
-        error = few.half / float(ndtri(0.95))
-        far = abs(wide.value - value) / error if error > 0 else math.inf
+        middle = (wide.low + wide.high) / 2  # of an interval that skewness has moved
+        far = abs(middle - value) / few.half * float(ndtri(0.95)) if few.half > 0 else math.inf
         found[:, k] = np.clip([wide.value, wide.low, wide.high, 2 * float(ndtr(-far))], 0, 1)
     return found[0], found[1], found[2], found[3]
 

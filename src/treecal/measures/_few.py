@@ -22,7 +22,7 @@ from treecal.measures._log import read_forecasts, sum_by
 
 _CELL = 25  # labels in a cell of the calibration error, about
 _CELLS = 15
-_RARE = 0.25
+_TURNED = 0.4  # labelled rows that are thought to have been seen besides, each turned round
 _SIGMAS = 6  # how far the rows that labels stand for may be from those there are, before it cannot be chance
 
 
@@ -53,7 +53,7 @@ class Estimate:
     >>> right[rng.random(5000) >= 0.05] = np.nan
     >>> found = estimate(right, probability=0.05, proxy=judge)
     >>> print(found.interval)
-    0.705, 90 % interval 0.6809 to 0.7291
+    0.705, 90 % interval 0.6815 to 0.7299
     >>> print(found.alone)
     0.7099, 90 % interval 0.6612 to 0.7586
     >>> round(found.worth, 1), round(found.after(300), 3)
@@ -116,9 +116,15 @@ class Labels(NamedTuple):
 
 
 class _Tuned(NamedTuple):
-    """A mean: its value, the variance of that, the part of it without labels, λ, and degrees of freedom."""
+    """A mean and what its interval is made of.
+
+    Its value; how far its interval's middle is from that; what an event that was not seen would move it by; its
+    variance, and the part of that without labels; λ; and degrees of freedom.
+    """
 
     value: float
+    lean: float
+    event: float
     variance: float
     fixed: float
     trust: float
@@ -159,7 +165,8 @@ def estimate(
 ) -> Estimate:
     """Estimate the mean of values that few rows have, by those and a proxy that all have: PPI++.
 
-    The interval is a t-interval of the terms of the sum; its coverage does not depend on what the proxy is.
+    The interval is a t-interval of the terms of the sum, moved by their skewness, and never narrower than what may have
+    happened in rows that were not drawn; its coverage does not depend on what the proxy is.
 
     Parameters
     ----------
@@ -297,21 +304,57 @@ def few_measures(
         for name, (m, f) in values.items()
         if np.isfinite(m[labels.at]).all() and (f is None or np.isfinite(f).all())
     }
-    found = {name: few_mean(m, f, labels, level) for name, (m, f) in finite.items()}
+    at = labels.at
+    seen = (forecasts[at], logs[at], top[at])
+    outcome = _turns(*seen, outcomes[at])
+    proxy = outcome if proxies is None else _turns(*seen, proxies[at].argmax(axis=1))
+    found = {name: few_mean(m, f, labels, level, (outcome[name], proxy[name])) for name, (m, f) in finite.items()}
     return found | {"calibration_error": _calibration_error(sure, right, judged, labels, level)}
 
 
-def few_mean(m: Array, f: Array | None, labels: Labels, level: float) -> Estimate:
-    """Return the estimate of a mean of valid rows."""
+def _turns(forecasts: Array, logs: Array, top: Integers, said: Integers) -> dict[str, Array]:
+    """Return how much each measure would fall in each row if not this class was said, but the likeliest other one."""
+    rows = np.arange(len(top))
+    left = forecasts.copy()
+    left[rows, said] = -1
+    other = left.argmax(axis=1)
+    hit = (said == top) * 1.0 - (other == top)
+    with np.errstate(invalid="ignore"):
+        surprise = logs[rows, said] - logs[rows, other]
+    return {
+        "accuracy": hit,
+        "too_sure": -hit,
+        "brier": -2 * (forecasts[rows, said] - forecasts[rows, other]),
+        "log_score": np.where(np.isfinite(surprise), surprise, 0.0),
+    }
+
+
+def few_mean(
+    m: Array, f: Array | None, labels: Labels, level: float, turns: tuple[Array, Array] | None = None
+) -> Estimate:
+    """Return the estimate of a mean of valid rows.
+
+    `turns` is how much the values of labelled rows, and their proxies, would fall if they were turned round. By default
+    what has two values is turned to the other one; a proxy of more is put where it says nothing, at its mean.
+    """
     known = m[labels.at]
-    alone = _mean(known, None, labels)
-    both = alone if f is None else _mean(known, f, labels)
+    if turns is None:
+        own = _to_other(known, 0.0 * known)
+        turns = own, own if f is None else _to_other(f[labels.at], f[labels.at] - f.mean())
+    alone = _mean(known, None, labels, turns[0])
+    both = alone if f is None else _mean(known, f, labels, turns[1])
     own, only = (_interval(tuned, known, labels, level) for tuned in (both, alone))
     proxy = None if f is None else float(f.mean())
     return Estimate(own, only, proxy, len(known), labels.rows, both.trust, both.fixed)
 
 
-def _mean(m: Array, f: Array | None, labels: Labels) -> _Tuned:
+def _to_other(values: Array, otherwise: Array) -> Array:
+    """Return how much each value would fall if turned to the other one of two; if there are more, what is given."""
+    ends = values.min(), values.max()
+    return 2 * values - sum(ends) if np.isin(values, ends).all() else otherwise
+
+
+def _mean(m: Array, f: Array | None, labels: Labels, turn: Array) -> _Tuned:
     """Return the mean of all rows by those labelled, with `f` of all rows as a control."""
     at, w, n = labels
     tuning = w * (w - 1)  # the variance is that of all rows, and E[(1/π − 1)·residual²]
@@ -332,33 +375,40 @@ def _mean(m: Array, f: Array | None, labels: Labels) -> _Tuned:
     value = centre + float(control.mean()) + float(w @ rest) / n
     wide = rest / (1 - np.minimum(leverage, 0.75))  # residuals are smaller than errors, by what was fitted (HC3)
     terms = control - control.mean()
-    # A good proxy is wrong in few labelled rows, or none: as many rows are added as make intervals of rare events cover
-    # (Agresti and Coull), in each of which it is as wrong as one that knows nothing would be in two.
-    about = float(q @ (m - centre) ** 2)
-    known_part = max(about - float(q @ rest**2), 0.0)
-    drawn = float((w * (w - 1)) @ wide**2) + _RARE * 4 * known_part * float(w @ (w - 1)) / len(m)
+    # A good proxy is wrong in few labelled rows, or in none, and other surprises are as rare: what was seen is not all.
+    turned = rest - turn if f is None else rest + trust * turn
+    drawn = float(tuning @ wide**2) + _TURNED * float(tuning @ turned**2) / len(m)
     whole = float(terms @ terms) + 2 * float(terms[at] @ (w * wide)) + float(w @ wide**2) + drawn
     whole -= float(w @ wide) ** 2 / n
     variance = max(whole, 0.0) / n / (n - 1)
+    # If k rare events were seen, k + 1/2 is the middle of how many were to be expected: for events of all sizes and
+    # signs that is half the third moment over the second above what was seen.
+    lean = float((w * tuning) @ wide**3) / whole / 2 if whole > 0 else 0.0
+    event = float((w - 1) @ np.abs(turned)) / len(m)
     fixed = max(whole - drawn, 0.0) / whole if whole > 0 else 0.0
     kish = float(w.sum()) ** 2 / float(w @ w)
-    # What a variance is worth that a few residuals make up: for normal ones as many degrees of freedom as labels.
+    # What a variance is worth that a few residuals make up: for normal ones as many degrees of freedom as labels, and
+    # 2k for k of one size; one more, as in the law of Jeffreys for the mean of a count k.
     squares = (w * wide) ** 2
     sum_of = float(squares.sum())
     varied = float(squares @ squares) - sum_of**2 / len(m)
     worth = 2 * sum_of**2 / varied if varied > 0 else math.inf
-    return _Tuned(value, variance, min(fixed, 1.0), trust, max(min(kish - 1 - (trust != 0), worth), 1.0))
+    freedom = max(min(kish - 1 - (trust != 0), worth + 1), 1.0)
+    return _Tuned(value, lean / n, event / n, variance, min(fixed, 1.0), trust, freedom)
 
 
 def _interval(tuned: _Tuned, m: Array, labels: Labels, level: float) -> Interval:
     from scipy.special import stdtrit  # imported when needed: SciPy takes long
 
     half = float(stdtrit(tuned.freedom, (1 + level) / 2)) * math.sqrt(tuned.variance)
+    # If no event was seen, more than so many are unlikely, by the mid-p of a count of 0.
+    half = max(half, -math.log(1 - level) * tuned.event)
     note = ""
-    if (labels.weight > 1).any() and half <= 0:
-        half = unseen(level) * max(float(np.ptp(m)), 1.0) / len(m)
+    if np.ptp(m) <= 1e-12 * np.abs(m).max():
+        half = max(half, unseen(level) / len(m))
         note = "all labels agree: what is rarer than one in so many was not seen"
-    return Interval(tuned.value, tuned.value - half, tuned.value + half, level, note)
+    middle = tuned.value + tuned.lean
+    return Interval(tuned.value, middle - half, middle + half, level, note)
 
 
 def _calibration_error(sure: Array, right: Array, judged: Array | None, labels: Labels, level: float) -> Estimate:
@@ -422,9 +472,9 @@ def _square(
         noise = sum_by(home, (w * rest) ** 2, cells) / total**2 * count / (count - 1)
         moved = trust**2 * sum_by(cell, (control - over_rows[cell]) ** 2, cells) / np.maximum(size, 1) ** 2
         noise = np.where(full, noise + moved, 0.0)
-        # Where a good proxy is wrong in few labels of a cell, or in none: as in `_mean`.
+        # Where a good proxy is wrong in few labels of a cell, or in none: one more, as wrong as knowing nothing is.
         known_part = max(float(w[used] ** 2 @ (own**2 - rest**2)[used]), 0.0) / float(w[used] @ w[used] or 1.0)
-        rare = np.where(full, _RARE * 4 * known_part * sum_by(home, w * (w - 1), cells) / total**2 / count, 0.0)
+        rare = np.where(full, known_part * sum_by(home, w * (w - 1), cells) / total**2 / count, 0.0)
     share = size / n
     plain = float(share @ found**2)
     spent = share * (noise + rare)
