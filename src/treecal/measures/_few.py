@@ -55,7 +55,7 @@ class Estimate:
     >>> print(found.interval)
     0.705, 90 % interval 0.6815 to 0.7299
     >>> print(found.alone)
-    0.7099, 90 % interval 0.6612 to 0.7586
+    0.7099, 90 % interval 0.6604 to 0.7579
     >>> round(found.worth, 1), round(found.after(300), 3)
     (4.1, 0.018)
     """
