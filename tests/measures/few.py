@@ -104,7 +104,8 @@ def covered_rare(right: float, labels: int, judge: str, *, logs: int, seed: int 
     held = 0
     for _ in range(logs):
         y = (rng.random(rows) < right).astype(float)
-        wrong = rng.random(rows) < {"lenient": 0.2 * (1 - y), "strict": 0.05 * y, "either": 0.05, "none": 0.0}[judge]
+        errs = {"lenient": 0.2 * (1 - y), "strict": 0.05 * y, "either": np.full(rows, 0.05), "none": 0 * y}
+        wrong = rng.random(rows) < errs[judge]
         few = np.where(rng.random(rows) < labels / rows, y, np.nan)
         if np.isfinite(few).sum() > 1:
             proxy = None if judge == "none" else np.where(wrong, 1 - y, y)

@@ -339,8 +339,8 @@ def few_mean(
     """
     known = m[labels.at]
     if turns is None:
-        own = _to_other(known, 0.0 * known)
-        turns = own, own if f is None else _to_other(f[labels.at], f[labels.at] - f.mean())
+        turn = _to_other(known, 0.0 * known)
+        turns = turn, turn if f is None else _to_other(f[labels.at], f[labels.at] - f.mean())
     alone = _mean(known, None, labels, turns[0])
     both = alone if f is None else _mean(known, f, labels, turns[1])
     own, only = (_interval(tuned, known, labels, level) for tuned in (both, alone))
