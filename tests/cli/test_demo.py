@@ -7,6 +7,7 @@ import io
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,21 @@ demo: Any = importlib.import_module("treecal.cli._demo")  # the module; `treecal
 TREECAL = str(Path(sys.executable).with_name("treecal"))
 
 
-@pytest.fixture
-def short(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module")
+def short() -> Iterator[None]:
     """A season of each stream, and a model that a shuffle has put wrong."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        shorten(monkeypatch)
+        yield
+
+
+@pytest.fixture(scope="module")
+def played(short: None) -> Any:
+    """What the job plays, once for all tests that look at it."""
+    return list(demo.play_all())
+
+
+def shorten(monkeypatch: pytest.MonkeyPatch) -> None:
     weather, rng = seattle_weather(), np.random.default_rng(0)
     classes = ("early", "on time", "late")
     said = rng.dirichlet(np.ones(3), size=300)
@@ -57,18 +70,16 @@ def test_demo_prints_both_tables_and_writes_the_report(tmp_path: Path, capsys: p
     assert page.index("Before and after the correction.") < page.index("Verdict")
 
 
-@pytest.mark.usefixtures("short")
-def test_what_is_far_off_says_why_it_is_there() -> None:
-    for section in demo.play_all():
+def test_what_is_far_off_says_why_it_is_there(played: Any) -> None:
+    for section in played:
         for verdict in section.verdicts:
             assert verdict.entry.note or verdict.level != "far off", (section.title, verdict.entry.name)
 
 
-@pytest.mark.usefixtures("short")
-def test_demo_as_data_has_the_ledgers_figures(capsys: pytest.CaptureFixture[str]) -> None:
+def test_demo_as_data_has_the_ledgers_figures(played: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert app(["demo", "--json"], result_action="return_value") == 0
     found = json.loads(capsys.readouterr().out)
-    for section, told in zip(demo.play_all(), found, strict=True):
+    for section, told in zip(played, found, strict=True):
         assert told["stream"] == section.title
         for verdict, line in zip(section.verdicts, told["entries"], strict=True):
             assert line["forecaster"] == verdict.entry.name
@@ -78,9 +89,8 @@ def test_demo_as_data_has_the_ledgers_figures(capsys: pytest.CaptureFixture[str]
             assert line["rounds"] == verdict.entry.rounds
 
 
-@pytest.mark.usefixtures("short")
-def test_words_tables_and_guarantees_are_in_the_verdicts_measure() -> None:
-    model, *streams = demo.play_all()
+def test_words_tables_and_guarantees_are_in_the_verdicts_measure(played: Any) -> None:
+    model, *streams = played
     raw, corrected = model.verdicts
     assert raw.entry.curve.errors[-1] == raw.error  # the model is on the curve, too
     for text in (model.summary, demo.model_conclusion(model)):

@@ -125,7 +125,7 @@ def test_any_split_over_several_nights_is_one_run(
         assert play(Path(one), []) == play(Path(many), cuts)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     cuts=st.lists(st.floats(0, 1), min_size=1, max_size=3),
     kind=st.sampled_from(["jsonl", "csv"]),

@@ -82,12 +82,17 @@ def expected_to_fail(estimator: Any) -> dict[str, str]:
 
 
 @parametrize_with_checks(  # type: ignore[untyped-decorator]
-    [RecalibratedClassifier(GaussianNB()), RecalibratedClassifier(STUMP, make=QUIET, cv=2)],
-    expected_failed_checks=expected_to_fail,
-    xfail_strict=True,
+    [RecalibratedClassifier(GaussianNB())], expected_failed_checks=expected_to_fail, xfail_strict=True
 )
 @pytest.mark.usefixtures("array_api")
 def test_sklearn_checks(estimator: Any, check: Callable[[Any], None]) -> None:
+    check(estimator)
+
+
+@pytest.mark.heavy
+@parametrize_with_checks([RecalibratedClassifier(STUMP, make=QUIET, cv=2)])  # type: ignore[untyped-decorator]
+@pytest.mark.usefixtures("array_api")
+def test_sklearn_checks_of_a_cross_fit(estimator: Any, check: Callable[[Any], None]) -> None:
     check(estimator)
 
 
