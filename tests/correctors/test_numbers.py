@@ -15,7 +15,7 @@ from treecal._evidence import crps_bet
 from treecal._typing import Array
 from treecal.correctors import Corrector, LocationSpread, Together
 from treecal.correctors._auto import Pool
-from treecal.correctors._number_kernels import interpolate, pool_one, score
+from treecal.correctors._number_kernels import interpolate, pool_one, rises, score
 from treecal.exceptions import ParameterError, SnapshotError
 from treecal.state import dumps, loads
 from treecal.testing import check_corrector
@@ -134,7 +134,9 @@ def test_interpolation_is_that_of_numpy_and_jumps_to_the_right(knots: int, point
     levels = np.sort(rng.random(knots))
     at = np.sort(rng.uniform(-1, 6, points))
     found, slopes = np.empty(points), np.empty(points)
-    interpolate(xs, levels, at, found, slopes)
+    steep = np.empty(knots - 1)
+    rises(xs, levels, steep)
+    interpolate(xs, levels, steep, at, found, slopes)
     for x, value in zip(at, found, strict=True):
         if x < xs[0]:
             assert value == levels[0]

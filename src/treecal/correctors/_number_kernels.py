@@ -47,10 +47,18 @@ class Moves(NamedTuple):
 
 
 @strict
-def interpolate(xs: Array, levels: Array, points: Array, found: Array, slopes: Array) -> None:
+def rises(xs: Array, levels: Array, found: Array) -> None:
+    """Write the slope of a function in each of its cells; where it jumps nobody asks for one."""
+    for cell in range(len(found)):
+        found[cell] = (levels[cell + 1] - levels[cell]) / (xs[cell + 1] - xs[cell])
+
+
+@strict
+def interpolate(xs: Array, levels: Array, steep: Array, points: Array, found: Array, slopes: Array) -> None:
     """Write the values and slopes of a function at increasing points; beyond the ends it is constant.
 
-    The function is linear between the places `xs`, which do not decrease; where several are equal it has jumped.
+    The function is linear between the places `xs`, which do not decrease, with the slopes `steep`; where several are
+    equal it has jumped.
     """
     last = len(xs) - 1
     cell = 0
@@ -65,7 +73,7 @@ def interpolate(xs: Array, levels: Array, points: Array, found: Array, slopes: A
         found[k] = levels[cell]
         slopes[k] = 0.0
         if cell < last:
-            slopes[k] = (levels[cell + 1] - levels[cell]) / (xs[cell + 1] - xs[cell])
+            slopes[k] = steep[cell]
             found[k] += slopes[k] * (x - xs[cell])
 
 
@@ -107,16 +115,16 @@ def _pad(point: Array, levels: Array) -> None:
 
 
 @strict
-def _move(levels: Array, grid: Grid, extent: Array, shift: float, stretch: float, room: Array) -> None:
+def _move(levels: Array, steep: Array, grid: Grid, extent: Array, shift: float, stretch: float, room: Array) -> None:
     """Write into `room` where the function is read, its values there and its slopes."""
     factor = exp(-stretch)
     for k in range(room.shape[1]):
         room[0, k] = extent[0] + (grid.knots[k + 1] - extent[0] - shift * extent[1]) * factor
-    interpolate(grid.knots, levels, room[0], room[1], room[2])
+    interpolate(grid.knots, levels, steep, room[0], room[1], room[2])
 
 
 @strict
-def _moved(levels: Array, grid: Grid, extent: Array, now: Moves, room: Array, found: Array) -> None:
+def _moved(levels: Array, steep: Array, grid: Grid, extent: Array, now: Moves, room: Array, found: Array) -> None:
     """Write what is announced: the function, moved by the mean of shift and stretch by trust."""
     shift = 0.0
     stretch = 0.0
@@ -126,7 +134,7 @@ def _moved(levels: Array, grid: Grid, extent: Array, now: Moves, room: Array, fo
     if shift == 0.0 and stretch == 0.0:
         copy_into(found, levels[1:-1])
         return
-    _move(levels, grid, extent, shift, stretch, room)
+    _move(levels, steep, grid, extent, shift, stretch, room)
     copy_into(found, room[1])
 
 
@@ -134,10 +142,12 @@ def _moved(levels: Array, grid: Grid, extent: Array, now: Moves, room: Array, fo
 def move(points: Array, grid: Grid, all_extents: Array, now: Moves, found: Array) -> None:
     """Write what is announced for each row."""
     levels = np.empty(len(grid.knots))
+    steep = np.empty(len(levels) - 1)
     room = np.empty((3, points.shape[1]))
     for row in range(len(points)):
         _pad(points[row], levels)
-        _moved(levels, grid, all_extents[row], now, room, found[row])
+        rises(grid.knots, levels, steep)
+        _moved(levels, steep, grid, all_extents[row], now, room, found[row])
 
 
 @strict
@@ -159,12 +169,14 @@ def learn_moves(
     """
     dim = points.shape[1]
     levels = np.empty(dim + 2)
+    steep = np.empty(dim + 1)
     room = np.empty((3, dim))
     losses = np.empty(len(now.trust))
     for row in range(len(points)):
         extent = all_extents[row]
         _pad(points[row], levels)
-        _moved(levels, grid, extent, now, room, found[row])
+        rises(grid.knots, levels, steep)
+        _moved(levels, steep, grid, extent, now, room, found[row])
         weight = weights[row]
         if weight == 0.0:
             continue
@@ -172,7 +184,7 @@ def learn_moves(
         y = outcomes[row]
         for i in range(len(losses)):
             theta = now.theta[i]
-            _move(levels, grid, extent, theta[0], theta[1], room)
+            _move(levels, steep, grid, extent, theta[0], theta[1], room)
             factor = exp(-theta[1])
             loss = 0.0
             by_shift = 0.0
@@ -215,12 +227,14 @@ def learn_moves(
 def into_residuals(rows: Array, grid: Grid, all_extents: Array, residuals: Array, found: Array) -> None:
     """Write distribution functions as those of `(number − mean)/unit`, at the residuals."""
     levels = np.empty(len(grid.knots))
+    steep = np.empty(len(levels) - 1)
     at = np.empty((2, len(residuals)))
     for row in range(len(rows)):
         _pad(rows[row], levels)
+        rises(grid.knots, levels, steep)
         for k in range(len(residuals)):
             at[0, k] = all_extents[row, 0] + all_extents[row, 1] * residuals[k]
-        interpolate(grid.knots, levels, at[0], found[row], at[1])
+        interpolate(grid.knots, levels, steep, at[0], found[row], at[1])
 
 
 @strict
@@ -228,10 +242,12 @@ def from_residuals(rows: Array, points: Array, grid: Grid, all_extents: Array, r
     """Write distribution functions of residuals as those of numbers; beyond the residuals the forecasts' own."""
     dim = points.shape[1]
     at = np.empty((2, dim))
+    steep = np.empty(len(residuals) - 1)
     for row in range(len(rows)):
+        rises(residuals, rows[row], steep)
         for k in range(dim):
             at[0, k] = (grid.knots[k + 1] - all_extents[row, 0]) / all_extents[row, 1]
-        interpolate(residuals, rows[row], at[0], found[row], at[1])
+        interpolate(residuals, rows[row], steep, at[0], found[row], at[1])
         for k in range(dim):
             if at[0, k] < residuals[0]:
                 found[row, k] = min(points[row, k], rows[row, 0])
@@ -245,11 +261,13 @@ def into_levels(rows: Array, points: Array, levels: Array, found: Array) -> None
     dim = points.shape[1]
     xs = np.empty(dim + 2)
     ys = np.empty(dim + 2)
+    steep = np.empty(dim + 1)
     slopes = np.empty(len(levels))
     for row in range(len(rows)):
         _pad(points[row], xs)
         _pad(rows[row], ys)
-        interpolate(xs, ys, levels, found[row], slopes)
+        rises(xs, ys, steep)
+        interpolate(xs, ys, steep, levels, found[row], slopes)
 
 
 @strict
@@ -257,11 +275,13 @@ def from_levels(rows: Array, points: Array, levels: Array, found: Array) -> None
     """Write `G(F)` of each row."""
     xs = np.empty(len(levels) + 2)
     ys = np.empty(len(levels) + 2)
+    steep = np.empty(len(levels) + 1)
     slopes = np.empty(points.shape[1])
     _pad(levels, xs)
     for row in range(len(rows)):
         _pad(rows[row], ys)
-        interpolate(xs, ys, points[row], found[row], slopes)
+        rises(xs, ys, steep)
+        interpolate(xs, ys, steep, points[row], found[row], slopes)
 
 
 @strict
