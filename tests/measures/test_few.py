@@ -145,23 +145,24 @@ def test_what_is_rare_is_covered(right: float, labels: int, judge: str) -> None:
     assert covered_rare(right, labels, judge, logs=2000) >= 0.88
 
 
+@pytest.mark.parametrize("sure", [(0.98, 0.99), (0.99, 0.99), (1.0, 1.0)])
 @pytest.mark.parametrize("probability", [0.05, 1.0])
-@pytest.mark.parametrize("judged", [False, True])
-def test_no_interval_has_a_width_of_0(probability: float, judged: bool) -> None:
+@pytest.mark.parametrize("judge", ["none", "agrees", "guesses"])
+def test_no_interval_has_a_width_of_0(sure: tuple[float, float], probability: float, judge: str) -> None:
     """Not where all that was seen was right, either: two or three in so many labels may be wrong all the same."""
     rng = np.random.default_rng(5)
-    p = rng.uniform(0.98, 0.99, 2000)
+    p = rng.uniform(*sure, 2000)
     y = np.where(rng.random(2000) < probability, 1.0, np.nan)
     count = np.isfinite(y).sum()
-    few = few_labels(p, y, probability=probability, proxy=np.ones(2000) if judged else None)
+    proxy = {"none": None, "agrees": np.ones(2000), "guesses": rng.integers(2, size=2000)}[judge]
+    few = few_labels(p, y, probability=probability, proxy=proxy)
     for name, each in few.items():
         for ends in (each.interval, each.alone):
             assert ends.low < ends.high, name
             if name == "accuracy":
                 assert ends.low <= 1 - 2.3 / count
-    if probability < 1:
-        surprise = float(np.log(p / (1 - p)).mean())
-        assert few["log_score"].interval.high >= 2 * surprise / count
+            if name == "log_score" and probability < 1 and sure[0] < 1:
+                assert ends.high >= ends.value + 2 * float(np.log(p / (1 - p)).mean()) / count
 
 
 @pytest.mark.heavy

@@ -229,9 +229,9 @@ def _labelled(each: Estimate) -> str:
     """Say of how many rows the outcome is known, and what further labels are worth."""
     more = each.labels
     return (
-        f"{each.labels:,} of {each.rows:,} rows are labelled: the tables above are about these, by their weights. As "
-        f"many labels again, {more:,}, would narrow the accuracy's interval from ± {each.half:.4f} to "
-        f"± {each.after(more):.4f}."
+        f"{each.labels:,} of {each.rows:,} rows are labelled: all but estimates and stated confidences is about these, "
+        f"by their weights. As many labels again, {more:,}, would narrow the accuracy's interval from "
+        f"± {each.half:.4f} to ± {each.after(more):.4f}."
     )
 
 

@@ -341,8 +341,8 @@ def few_mean(
     if turns is None:
         turn = _to_other(known, 0.0 * known)
         turns = turn, turn if f is None else _to_other(f[labels.at], f[labels.at] - f.mean())
-    alone = _mean(known, None, labels, turns[0])
-    both = alone if f is None else _mean(known, f, labels, turns[1])
+    alone = _mean(known, None, labels, *turns)
+    both = alone if f is None else _mean(known, f, labels, *turns)
     own, only = (_interval(tuned, known, labels, level) for tuned in (both, alone))
     proxy = None if f is None else float(f.mean())
     return Estimate(own, only, proxy, len(known), labels.rows, both.trust, both.fixed)
@@ -354,7 +354,7 @@ def _to_other(values: Array, otherwise: Array) -> Array:
     return 2 * values - sum(ends) if np.isin(values, ends).all() else otherwise
 
 
-def _mean(m: Array, f: Array | None, labels: Labels, turn: Array) -> _Tuned:
+def _mean(m: Array, f: Array | None, labels: Labels, turn: Array, turn_of_proxy: Array) -> _Tuned:
     """Return the mean of all rows by those labelled, with `f` of all rows as a control."""
     at, w, n = labels
     tuning = w * (w - 1)  # the variance is that of all rows, and E[(1/π − 1)·residual²]
@@ -376,7 +376,7 @@ def _mean(m: Array, f: Array | None, labels: Labels, turn: Array) -> _Tuned:
     wide = rest / (1 - np.minimum(leverage, 0.75))  # residuals are smaller than errors, by what was fitted (HC3)
     terms = control - control.mean()
     # A good proxy is wrong in few labelled rows, or in none, and other surprises are as rare: what was seen is not all.
-    turned = rest - turn if f is None else rest + trust * turn
+    turned = rest - turn if f is None else rest + trust * turn_of_proxy
     drawn = float(tuning @ wide**2) + _TURNED * float(tuning @ turned**2) / len(m)
     whole = float(terms @ terms) + 2 * float(terms[at] @ (w * wide)) + float(w @ wide**2) + drawn
     whole -= float(w @ wide) ** 2 / n
@@ -384,7 +384,8 @@ def _mean(m: Array, f: Array | None, labels: Labels, turn: Array) -> _Tuned:
     # If k rare events were seen, k + 1/2 is the middle of how many were to be expected: for events of all sizes and
     # signs that is half the third moment over the second above what was seen.
     lean = float((w * tuning) @ wide**3) / whole / 2 if whole > 0 else 0.0
-    event = float((w - 1) @ np.abs(turned)) / len(m)
+    caught = rest - max(1 - abs(trust), 0.0) * turn  # what remains of a surprise that the proxy shares
+    event = float((w - 1) @ np.maximum(np.abs(turned), np.abs(caught))) / len(m)
     fixed = max(whole - drawn, 0.0) / whole if whole > 0 else 0.0
     kish = float(w.sum()) ** 2 / float(w @ w)
     # What a variance is worth that a few residuals make up: for normal ones as many degrees of freedom as labels, and
@@ -421,13 +422,18 @@ def _calibration_error(sure: Array, right: Array, judged: Array | None, labels: 
         size = sum_by(cell, np.ones(len(cell)), cells)
         gap = sum_by(cell, judged - sure, cells) / np.maximum(size, 1)
         proxy = math.sqrt(float(size @ gap**2) / len(cell))
-    return Estimate(_root(both, level), _root(alone, level), proxy, len(labels.at), labels.rows, trust)
+    own, only = (_root(law, len(labels.at), level) for law in (both, alone))
+    return Estimate(own, only, proxy, len(labels.at), labels.rows, trust)
 
 
-def _root(law: Law, level: float) -> Interval:
-    low, high = square_interval(law, level)
-    note = AT_ZERO if low <= 0 else ""
-    return Interval(math.sqrt(max(law.value, 0.0)), math.sqrt(low), math.sqrt(high), level, note)
+def _root(law: Law, labels: int, level: float) -> Interval:
+    value = math.sqrt(max(law.value, 0.0))
+    low, high = (math.sqrt(each) for each in square_interval(law, level))
+    if high - low <= 1e-9:  # all labels agree
+        reach = unseen(level) / labels
+        low = max(value - reach, 0.0)
+        high = value + reach
+    return Interval(value, low, high, level, AT_ZERO if low <= 0 else "")
 
 
 def _cells(sure: Array, labels: Labels) -> tuple[Integers, int]:
