@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -200,3 +201,20 @@ def test_a_notebook_without_widgets_has_no_progress_and_an_answer(monkeypatch: p
     monkeypatch.setattr(duckdb, "connect", Notebook)
     rows = list(read_outcomes(pa.table({"y": ["a", "b", "a"]}), outcome="y"))
     assert rows
+
+
+def test_batches_that_nobody_wants_may_be_collected_by_the_thread_that_fetches_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[ThreadPoolExecutor] = []
+
+    def noted(workers: int) -> ThreadPoolExecutor:
+        made.append(ThreadPoolExecutor(workers))
+        return made[-1]
+
+    monkeypatch.setattr("treecal.io._source.ThreadPoolExecutor", noted)
+    batches = open_source({"p": np.arange(100)}).batches("SELECT * FROM treecal_log", rows=10)
+    next(batches)
+    made[0].submit(batches.close).result()
+    with pytest.raises(StopIteration):
+        next(batches)

@@ -66,7 +66,8 @@ class Source:
 
         Where the query only renames columns, `columns` maps the new names to the old ones.
         """
-        with self.plain_errors(), ThreadPoolExecutor(1) as fetcher:
+        fetcher = ThreadPoolExecutor(1)
+        with self.plain_errors():
             try:
                 reader = fetcher.submit(self._reader, sql, rows, columns)
                 batches = self._wait(reader)
@@ -80,6 +81,9 @@ class Source:
                     with suppress(*_damage()):  # it may be closed, if an abandoned generator is collected
                         self._connection.interrupt()
                 raise
+            finally:
+                with suppress(RuntimeError):  # it may be collected in the thread itself, which cannot wait for its end
+                    fetcher.shutdown()
 
     def _reader(self, sql: str, rows: int, columns: Mapping[str, str] | None) -> Iterator[Any]:
         return iter(self._query(sql).to_arrow_reader(rows))
