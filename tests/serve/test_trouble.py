@@ -26,7 +26,7 @@ from treecal.serve._sqlite import Sqlite
 from treecal.serve._wire import NewForecast, NewOutcome, NewStream, Part
 from treecal.serve._writer import Writer
 
-SCRIPT = [step for step in steps(rounds=30) if step.repeatable]
+SCRIPT = [step for step in steps(rounds=20) if step.repeatable]
 NEW = NewStream("a", classes=["no", "yes"], corrector=Part("vector"))
 
 
@@ -91,23 +91,25 @@ def serve(path: Path) -> None:
             insist(writer, clock, number)
 
 
-def points(operations: int, some: int | None) -> list[int]:
-    """Operations at which something fails: all of them, or a sample."""
-    every = np.arange(operations)
-    return (every if some is None else np.random.default_rng(1).choice(every, size=some, replace=False)).tolist()
+def points(operations: int, part: str) -> list[int]:
+    """Operations at which something fails: a sample, or one of four parts of all of them."""
+    if part == "some":
+        chosen: list[int] = np.random.default_rng(1).choice(operations, size=6, replace=False).tolist()
+        return chosen
+    return [*range(PARTS.index(part), operations, len(PARTS))]
 
 
-SOME = pytest.mark.parametrize("some", [6, pytest.param(None, marks=pytest.mark.heavy)])
+PARTS = ["first", "second", "third", "fourth"]
 
 
-@SOME
+@pytest.mark.parametrize("part", ["some", *(pytest.param(part, marks=pytest.mark.heavy) for part in PARTS)])
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # where SQLite ignores that it failed
 @pytest.mark.parametrize("kind", [apsw.FullError, apsw.ReadOnlyError, apsw.IOError])
 def test_the_disk_fails_for_a_while(
-    kind: type[apsw.Error], some: int | None, reference: Log, operations: int, tmp_path: Path
+    kind: type[apsw.Error], part: str, reference: Log, operations: int, tmp_path: Path
 ) -> None:
     starts = 0
-    for point in points(operations, some):
+    for point in points(operations, part):
         path = tmp_path / f"books{point}"
         with in_place("failing") as disk:
             disk.fail(lambda done, point=point: kind("so it is") if point <= done < point + 3 else None)  # type: ignore[misc]
@@ -121,7 +123,7 @@ def test_the_disk_fails_for_a_while(
         assert kept(path) == reference, point
         for each in tmp_path.glob(f"{path.name}*"):
             each.unlink()
-    print(f"{len(points(operations, some))} points, {starts} starts")
+    print(f"{len(points(operations, part))} points, {starts} starts")
 
 
 def test_a_failed_sync_is_not_asked_again(tmp_path: Path) -> None:
