@@ -54,8 +54,12 @@ def test_few_labels_and_a_judge(tmp_path: Path) -> None:
     found = document["whole"]["estimates"]["accuracy"]
     assert found["rows"] == 3000
     assert found["interval"][1] - found["interval"][0] < np.diff(found["labels_alone"]["interval"])[0]
+    low, high = document["whole"]["estimates"]["too_sure"]["interval"]
+    assert low > 0
+    said = " ".join(run("judge", path, *options, "--probability", 0.1).out.split())
+    assert f"Over all rows, forecasts are too sure by {low:.3f} to {high:.3f}." in said
     refused(run("judge", path, *options), "there is a proxy, judge, and no probability with which rows were drawn")
-    refused(run("judge", path), "--confidence and --correct name the columns")
+    refused(run("judge", path), "--confidence, --correct and --proxy name columns")
     alone = run("judge", path, *options[:4], "--json")
     assert alone.code == 0
     assert "no estimate for all rows" in alone.err

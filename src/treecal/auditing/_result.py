@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
@@ -207,7 +207,7 @@ class Audit(Grouped[Calibration]):
             if whole.payoff is not None:
                 found += [whole.payoff.sentence, show.acting(whole.payoff)]
         if whole.estimates:
-            found += [show.estimates(whole), _labelled(whole.estimates["accuracy"])]
+            found += [show.estimates(whole), _labelled(whole.estimates)]
         if self.groups:
             found.append(show.groups(self.by, self.groups))
         if (windows := self.windows) is not None:
@@ -225,12 +225,18 @@ class Audit(Grouped[Calibration]):
         return picture(3 * min(len(whole.classes), 3), 3.9, lambda figure: draw_audit(whole, figure, most=2))
 
 
-def _labelled(each: Estimate) -> str:
-    """Say of how many rows the outcome is known, and what further labels are worth."""
+def _labelled(estimates: Mapping[str, Estimate]) -> str:
+    """Say what the estimates prove, of how many rows the outcome is known, and what further labels are worth."""
+    each = estimates["accuracy"]
     more = each.labels
+    sure = estimates["too_sure"].interval
+    proved = ""
+    if not sure.low <= 0 <= sure.high:
+        ends = " to ".join(f"{abs(end):.3f}" for end in sorted((sure.low, sure.high), key=abs))
+        proved = f"Over all rows, forecasts are too {'sure' if sure.low > 0 else 'unsure'} by {ends}. "
     return (
-        f"{each.labels:,} of {each.rows:,} rows are labelled: all but estimates and stated confidences is about these, "
-        f"by their weights. As many labels again, {more:,}, would narrow the accuracy's interval from "
+        f"{proved}{each.labels:,} of {each.rows:,} rows are labelled: all but estimates and stated confidences is "
+        f"about these, by their weights. As many labels again, {more:,}, would narrow the accuracy's interval from "
         f"± {each.half:.4f} to ± {each.after(more):.4f}."
     )
 

@@ -113,7 +113,7 @@ def judge(
 def _cells(rows: list[dict[str, Any]], name: str, path: str) -> list[Any]:
     there = dict.fromkeys(key for row in rows for key in row)
     if name not in there:
-        hint = "--confidence and --correct name the columns."
+        hint = "--confidence, --correct and --proxy name columns; --probability a column, or a number such as 0.05."
         raise FileError(f"{path} has no column {name!r}; it has {listed(list(there))}.", hint=hint)
     return [row.get(name) for row in rows]
 

@@ -258,7 +258,7 @@ class Rounds:
         pending = self.pending.get(named)
         if pending is None:
             if named in self.closed:
-                raise taken(named, "was used before, and its round is closed.")
+                raise taken(named, "was used before, and its round is closed.", "what has its outcome is not revised.")
             raise refusal(named, "unknown")
         try:
             x = ask(front, None, forecast, pending.group, None).forecast
