@@ -15,6 +15,7 @@ from tests.forecasters.oracle_guarded import LiteralCodebook
 from tests.guarantees.hostile import HOSTILE, Hostile, World, opponent
 from tests.guarantees.test_guard import BUDGETS, NORMS, OPPONENTS, SLACK, defend
 from treecal._typing import Array
+from treecal.correctors._guarded import MANY
 from treecal.exceptions import HorizonError, ParameterError
 from treecal.forecasters import GuardReport
 from treecal.geometry import Norm
@@ -220,3 +221,22 @@ def test_what_is_foreseen_after_a_good_past() -> None:
     assert ledger.error("l1") * 1000 / 1100 < ahead.bound < whole.bound
     with pytest.raises(ParameterError, match="has learned 1,000"):
         f.certificate("l1", rounds=1, after=tc.Ledger(tc.Simplex(3)))
+
+
+@pytest.mark.parametrize("closes", [False, True])
+@pytest.mark.parametrize("corrector", [None, tc.VectorScaling])
+def test_a_long_batch_is_its_rounds_one_by_one(corrector: Any, closes: bool) -> None:
+    """Such a batch is played on copies; one in which the guard closes is then played round by round."""
+    space = tc.Simplex(3)
+    forecasts, outcomes = model("right", 3, 3 * MANY, 0)
+    if closes:
+        outcomes = (forecasts.argmin(axis=1)).astype(np.int64)
+    one, many = (tc.GuardedCorrector(space, corrector=corrector and corrector(space)) for _ in range(2))
+    found = []
+    for b, y in zip(forecasts, outcomes, strict=True):
+        found.append(one.predict(b).mean)
+        one.update(y)
+    parts = [many.update_many(forecasts[at : at + MANY], outcomes[at : at + MANY]) for at in range(0, 3 * MANY, MANY)]
+    np.testing.assert_array_equal(np.concatenate(parts), found)
+    assert dumps(one) == dumps(many)
+    assert (one.guard().safe_rounds > 0) is (closes and corrector is None)

@@ -6,8 +6,10 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from copy import deepcopy
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from typing import Any
+
+import numpy as np
 
 from treecal._states import check_names, resumed
 from treecal._typing import Array, Changes, Saved
@@ -39,6 +41,10 @@ from treecal.measures import Losses
 from treecal.theory import Certificate
 
 _Now = tuple[Corrector | None, tuple[Guard, ...], Shelf | None]
+
+
+MANY = 256
+"""Rounds of a batch for which it pays to copy the guard and the book."""
 
 
 class GuardedCorrector(Corrector):
@@ -181,6 +187,29 @@ class GuardedCorrector(Corrector):
             corrector = corrector._learned(forecast, outcome)
         guards = (*guards[:number], guard.after(announced, outcome), *guards[number + 1 :])
         return {"_now": (corrector, guards, shelf)}
+
+    def _played(self, batch: Batch) -> tuple[Array, Changes] | None:
+        """Play rounds while the guard is open, on copies; None once it is not, since safe announces distributions."""
+        corrector, guards, shelf = self._now
+        if shelf is None or len(batch) < MANY or not guards[0].open:
+            return None
+        points = batch.forecasts
+        if corrector is not None:
+            if (found := corrector._played(replace(batch, inner=True))) is None:
+                return None
+            points, changes = found
+            corrector = corrector._with(changes, len(batch))
+        guard = deepcopy(guards[0])  # guards and shelves of successive rounds share what they keep
+        shelf = deepcopy(shelf)
+        means = np.empty(points.shape)
+        for i, (point, outcome) in enumerate(zip(points, batch.outcomes, strict=True)):
+            if not guard.open:
+                return None
+            choice = shelf.book.choose(shelf.books, point)
+            means[i] = shelf.point(choice)
+            shelf = shelf.after(choice, outcome)
+            guard = guard.after(self._point(means[i]), outcome)
+        return means, {"_now": (corrector, (guard,), shelf)}
 
     def _fit(self, batch: Batch) -> None:
         """Fit the corrector, and let the books learn what it makes of the log; the guard sees rounds only."""
