@@ -69,6 +69,20 @@ def test_where_all_labels_agree_a_value_is_not_off_for_certain() -> None:
     assert not found.off
 
 
+@pytest.mark.parametrize("judged", [False, True])
+def test_few_labels_of_right_confidences_call_few_off(judged: bool) -> None:
+    """A value of 97 % has twenty labels, which mostly agree; an interval without what was not seen called it off."""
+    rng = np.random.default_rng(1)
+    called = 0
+    for _ in range(100):
+        p = rng.choice([0.5, 0.7, 0.8, 0.9, 0.97], 2000)
+        y = (rng.random(2000) < p).astype(float)
+        judge = np.where(rng.random(2000) < 0.93, y, 1 - y) if judged else None
+        found = stated(p, np.where(rng.random(2000) < 0.05, y, np.nan), probability=0.05, proxy=judge)
+        called += any(each.off for each in found)
+    assert called <= 10
+
+
 def test_few_labels_have_the_estimate_of_each_value() -> None:
     rng = np.random.default_rng(0)
     p = rng.choice([0.5, 0.9], 20_000)
