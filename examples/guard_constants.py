@@ -20,7 +20,7 @@ from treecal.arena import CHOSEN
 from treecal.forecasters import _codebook, _tracker
 
 
-def play(rounds: int, capacity: int = 160) -> tuple[np.ndarray, float]:
+def play(rounds: int, capacity: int = 320) -> tuple[np.ndarray, float]:
     """Return the logarithm of the error of each stream, and the mean Brier score."""
     errors, scores = [], []
     for stream in CHOSEN.values():
@@ -48,6 +48,7 @@ def main() -> None:
 
     constants: list[tuple[Any, str]] = [
         (_codebook, "SHARE_AHEAD"),
+        (_codebook, "URGENT"),
         (_tracker, "ENTRIES"),
         (_tracker, "BACKING"),
         (_tracker, "SHARE"),
@@ -57,7 +58,7 @@ def main() -> None:
         _codebook.math = SimpleNamespace(sqrt=lambda x, by=factor: by * math.sqrt(x))  # type: ignore[assignment]
         show(f"look-ahead, times {factor:g}", *again())
         _codebook.math = math
-        show(f"capacity, times {factor:g}", *again(capacity=int(160 * factor)))
+        show(f"capacity, times {factor:g}", *again(capacity=int(320 * factor)))
         for module, name in constants:
             value = getattr(module, name)
             setattr(module, name, type(value)(value * factor))

@@ -115,7 +115,7 @@ def test_points_are_those_of_a_codebook() -> None:
     """While the model speaks, its forecasts go through a book, literally."""
     forecasts, outcomes = some_rounds(3, 200, 0)
     f = tc.GuardedCorrector(tc.Simplex(3), error=2.5)
-    slow = LiteralCodebook(160, classes=True, dim=3, l2_diameter=2**0.5)
+    slow = LiteralCodebook(320, classes=True, dim=3, l2_diameter=2**0.5)
     for b, y in zip(forecasts, outcomes, strict=True):
         np.testing.assert_allclose(f.predict(b).points, [slow.announce(b.tolist())], rtol=1e-12)
         f.update(y)

@@ -127,7 +127,8 @@ class LiteralCodebook:
 
         costs = [cost(*each) for each in zip(self.points, self.biases, self.visits, strict=True)]
         self.asked = list(q)
-        if len(self.points) < self.capacity and (not costs or min(costs) >= sum(noise)):
+        urgent = 3 if len(self.points) >= self.capacity / 2 else 1
+        if len(self.points) < self.capacity and (not costs or min(costs) >= urgent * sum(noise)):
             self.at = len(self.points)
             return self.asked
         self.at = costs.index(min(costs))

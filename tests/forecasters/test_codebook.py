@@ -17,7 +17,7 @@ from treecal.forecasters._codebook import Book, Shelf
 from treecal.streams import iid, play, random_walk, regime_switches
 
 
-def literal(space: tc.ConvexSet, capacity: int = 160) -> LiteralCodebook:
+def literal(space: tc.ConvexSet, capacity: int = 320) -> LiteralCodebook:
     classes = isinstance(space, tc.Simplex)
     return LiteralCodebook(capacity, classes=classes, dim=space.dim, l2_diameter=float(space.diameter("l2")))
 
@@ -139,6 +139,20 @@ def test_a_full_book_announces_the_best_of_its_points() -> None:
     assert f.get_state()["biases"][3, used] > 0
 
 
+def test_a_book_keeps_room_for_forecasts_unlike_all_before() -> None:
+    """Those that are alike fill half of it, however long they come; then comes a season that was not seen yet."""
+    space, rng = tc.Simplex(3), np.random.default_rng(0)
+    early, late = rng.dirichlet([8, 8, 2], size=1500), np.tile([0.02, 0.02, 0.96], (101, 1))
+    f = tc.Codebook(Scripted(space, np.concatenate([early, late])), capacity=12)
+    for q in early:
+        f.update(np.eye(3)[rng.choice(3, p=q)])
+    assert len(f.points) == 6
+    for y in np.eye(3)[[2] * 100]:
+        f.update(y)
+    assert len(f.points) == 7
+    assert f.predict().points[0, 2] == 0.96
+
+
 def test_memory_is_bounded_and_most_points_repeat() -> None:
     space, rng = tc.Simplex(5), np.random.default_rng(0)
     f, sizes = tc.Codebook(tc.Tracker(space), capacity=20), []
@@ -156,7 +170,7 @@ def test_memory_is_bounded_and_most_points_repeat() -> None:
 def test_a_round_that_is_given_up_leaves_no_trace() -> None:
     """Its book shares its arrays with that of the round before, and never writes to them."""
     space, rng = tc.Simplex(3), np.random.default_rng(0)
-    book = Book(space, capacity=6)
+    book = Book(space, capacity=12)
     plain, trying = Shelf(book, book.empty()), Shelf(book, book.empty())
     for y in np.eye(3)[rng.integers(3, size=60)]:
         q, key = rng.dirichlet(np.ones(3)), object()

@@ -20,7 +20,8 @@ from treecal.forecasters._base import Forecaster, LockedForecaster, reach
 from treecal.forecasters._tracker import Tracker
 from treecal.geometry import ConvexSet, Simplex
 
-CAPACITY = 160
+CAPACITY = 320
+URGENT = 3.0  # how much better than all others a new point must be in a book that is half full
 SHARE_AHEAD = 0.125  # of the rounds that a point has had, as many more are expected at least
 CHANCE = math.sqrt(2 / math.pi)  # the mean size of a normal deviate, in standard deviations
 
@@ -66,7 +67,9 @@ class Book:
     used is not known. The book looks ahead by the root of its rounds, as if there were as many points as each has
     rounds, and by an eighth of the rounds that the point has had, if these are more.
 
-    A full book takes no more points: the best of those it has is announced, however far from `q`.
+    In a book that is half full a point joins only if no other adds less than three times as much, so that there is
+    room for forecasts unlike all before, as of a season that comes late. A full book takes no more points: the best of
+    those it has is announced, however far from `q`.
     """
 
     def __init__(self, space: ConvexSet, capacity: int) -> None:
@@ -87,6 +90,8 @@ class Book:
         ahead = np.maximum(math.sqrt(now.rounds + 1), SHARE_AHEAD * now.visits)
         cost, alone = self._costs(now, q, ahead, now.points, now.biases, now.sizes)
         column = int(cost[: now.used].argmin())
+        if 2 * now.used >= self.capacity:
+            alone *= URGENT
         new = now.used < self.capacity and bool(cost[column] >= alone)
         return Candidate(q, now.used if new else column, new)
 
@@ -211,7 +216,8 @@ class Codebook(LockedForecaster):
     mean forecast announces the point that is expected to add least to the error, given the mean forecast and the bias
     of every point; if none will do, the mean forecast joins the book.
 
-    Memory is bounded: a book takes up to `capacity` points, and once it is full the best of those is announced.
+    Memory is bounded: a book takes up to `capacity` points, the second half of them only where no other is near, and
+    once it is full the best of those is announced.
     Costs `O(points·d)` a round.
 
     Parameters

@@ -12,7 +12,7 @@ import numpy as np
 
 from treecal._compile import copy_into, inlined, strict
 from treecal._typing import Array, Integers
-from treecal.forecasters._codebook import CHANCE, SHARE_AHEAD
+from treecal.forecasters._codebook import CHANCE, SHARE_AHEAD, URGENT
 from treecal.forecasters._guarded.pages import (
     CONTEXT_ROOM,
     ROOM,
@@ -329,6 +329,8 @@ def _choose(rules: BookRules, pages: Pages, squares: Array, rounds: int, desk: D
         if cost < least:
             least = cost
             column = i
+    if 2 * used >= rules.capacity:
+        alone *= URGENT
     return int(used if used == 0 or (least >= alone and used < rules.capacity) else column)
 
 
