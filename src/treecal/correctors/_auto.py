@@ -303,8 +303,10 @@ class AutoCorrector(Corrector):
         if not batch.in_order:
             batch = _ranked(batch)
         losses = np.zeros(1 + len(parts))
+        fitted = parts
         for own, held in _folds(batch):
-            given = self._given_by(self._fitted_parts(own), held.forecasts)
+            fitted = self._fitted_parts(own, fitted)
+            given = self._given_by(fitted, held.forecasts)
             costs = np.empty(len(held))
             for i, points in enumerate(given.swapaxes(0, 1)):
                 if isinstance(self.space, Cdf):
@@ -316,15 +318,18 @@ class AutoCorrector(Corrector):
         prior = np.append(0.5, np.full(len(parts), 0.5 / len(parts)))  # a log is to be corrected: less doubt than 0.9
         weights = prior * applied(exp, losses.min() - losses)
         weights = (1 - SHARE) * (weights / weights.sum()) + SHARE * self._start
-        fitted = self._fitted_parts(batch if batch.in_order else batch.spread())
+        fitted = self._fitted_parts(batch if batch.in_order else batch.spread(), fitted)
         vars(self).update(_now=(fitted, Weights(weights, float(weights[0]), 0, 0.0)), **self._counted(rounds))
 
-    def _fitted_parts(self, batch: Batch) -> tuple[Corrector, ...]:
-        """Return the parts after a log, each fitted to what those before it, now fitted, make of it."""
+    def _fitted_parts(self, batch: Batch, near: tuple[Corrector, ...]) -> tuple[Corrector, ...]:
+        """Return the parts after a log, each fitted to what those before it, now fitted, make of it.
+
+        Others, fitted to a log like it, say where to search.
+        """
         given = [batch.forecasts]
         fitted = []
-        for part, source in zip(self._now[0], self._sources, strict=True):
-            fitted.append(part._fitted_to(replace(batch, forecasts=given[source])))
+        for part, like, source in zip(self._now[0], near, self._sources, strict=True):
+            fitted.append(part._fitted_to(replace(batch, forecasts=given[source]), like))
             given.append(fitted[-1]._announce_many(given[source], None) if any(self._sources) else batch.forecasts)
         return tuple(fitted)
 

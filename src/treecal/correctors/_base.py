@@ -483,8 +483,11 @@ class Corrector(Kept):
         twin._open = {}
         return twin
 
-    def _fitted_to(self, batch: Batch) -> Self:
-        """Return a copy that has learned a log: for those that are made of others."""
+    def _fitted_to(self, batch: Batch, near: Corrector | None = None) -> Self:
+        """Return a copy that has learned a log: for those that are made of others.
+
+        A search may begin at what one like it found in a log like this one.
+        """
         twin = deepcopy(self)
         twin._fit(batch)
         return twin

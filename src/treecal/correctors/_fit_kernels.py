@@ -17,7 +17,8 @@ from treecal.correctors._newton_kernels import Design, _dot, _factor, _law, _los
 
 _MOST_STEPS = 100  # of Newton's method, which takes about eight
 _MOST_TURNS = 100  # of the search for a multiplier, which takes about five
-_CONVERGED = 1e-11  # a step, beside the parameters: the error after it is about its square
+_CONVERGED = 1e-11  # a step, beside the parameters
+_SQUARED = 1e-8  # a step where conjugate gradients do nothing: the error after it is about its square
 _ROUNDING = 1e-6  # a step that is smaller, and not half as large as the one before it, is rounding
 _ON_THE_SPHERE = 1e-10
 _SLACK = 1e-13  # by which rounding may make a cost larger
@@ -34,7 +35,7 @@ class Objective(NamedTuple):
     start: Array  # (parameters,)
     curvature: Array  # (blocks, size, size): `A`, at least `least·I`
     least: float
-    pairs: Integers  # (pairs, 2): entries of one class and one block, the later parameter first
+    pairs: Integers  # (pairs, 3): entries of one class and one block, the later parameter first; their place in blocks
 
 
 class Workspace(NamedTuple):
@@ -45,7 +46,7 @@ class Workspace(NamedTuple):
     gradient: Array  # (parameters,)
     step: Array  # (parameters,)
     moved: Array  # (parameters,)
-    mean: Array  # (parameters,)
+    mean: Array  # (blocks, size)
     left: Array  # (parameters,): of conjugate gradients, as the next three
     better: Array  # (parameters,)
     along: Array  # (parameters,)
@@ -130,25 +131,24 @@ def _bend(log: Objective, design: Design, work: Workspace) -> None:
         for i in range(size):
             for j in range(i + 1):
                 hessian[block, i, j] = design.rate * log.curvature[block, i, j]
+    flat = hessian.ravel()
+    sums = mean.ravel()
+    places = (design.parameters % blocks) * size + design.parameters // blocks
     for row in range(len(log.values)):
         values = log.values[row]
         law = work.laws[row]
         weight = log.counts[row]
-        mean[:] = 0.0
+        sums[:] = 0.0
         for e in range(len(values)):
-            mean[design.parameters[e]] += law[design.classes[e]] * values[e]
+            sums[places[e]] += law[design.classes[e]] * values[e]
         for pair in range(len(log.pairs)):
             e = log.pairs[pair, 0]
-            f = log.pairs[pair, 1]
-            own = design.parameters[e]
-            other = design.parameters[f]
-            share = weight * law[design.classes[e]]
-            hessian[own % blocks, own // blocks, other // blocks] += share * (values[e] * values[f])
+            flat[log.pairs[pair, 2]] += weight * law[design.classes[e]] * (values[e] * values[log.pairs[pair, 1]])
         for block in range(blocks):
             for i in range(size):
-                own_mean = weight * mean[block + i * blocks]
+                own_mean = weight * mean[block, i]
                 for j in range(i + 1):
-                    hessian[block, i, j] -= own_mean * mean[block + j * blocks]
+                    hessian[block, i, j] -= own_mean * mean[block, j]
 
 
 @strict
@@ -220,6 +220,7 @@ def _descend(theta: Array, multiplier: float, log: Objective, design: Design, wo
     step = work.step
     cost = _cost(theta, multiplier, log, design, work)
     last = math.inf
+    converged = _SQUARED if design.blocks == 1 else _CONVERGED
     for _ in range(_MOST_STEPS):
         _slope(theta, multiplier, log, design, work)
         _bend(log, design, work)
@@ -239,7 +240,7 @@ def _descend(theta: Array, multiplier: float, log: Objective, design: Design, wo
         copy_into(theta, moved)
         cost = after
         size = share * _largest(step) / (1.0 + _largest(theta))
-        if size <= _CONVERGED or (size <= _ROUNDING and size > last / 2.0):
+        if size <= converged or (size <= _ROUNDING and size > last / 2.0):
             return
         last = size
 
@@ -259,7 +260,7 @@ def optimum(theta: Array, log: Objective, design: Design) -> None:
         np.empty(parameters),
         np.empty(parameters),
         np.empty(parameters),
-        np.empty(parameters),
+        np.empty(log.curvature.shape[:2]),
         np.empty(parameters),
         np.empty(parameters),
         np.empty(parameters),

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treecal._compile import strict
+from treecal._compile import copy_into, strict
 from treecal._elementary import exp, log, power
 from treecal._states import MOST_ROUNDS, State
 from treecal._typing import Array, Integers
@@ -181,13 +181,24 @@ def _count(seen: float, speeds: Speeds) -> int:
 
 
 @strict
+def _same(one: Array, other: Array) -> bool:
+    for i in range(len(one)):
+        if one[i] != other[i]:
+            return False
+    return True
+
+
+@strict
 def announce(theta: Array, trust: Array, values: Array, design: Design, means: Array) -> None:
     """Write what copies of these parameters announce for each row."""
     logs = np.empty(means.shape[1])
     laws = np.empty((len(trust), means.shape[1]))
     for row in range(len(values)):
         for copy in range(len(trust)):
-            _law(theta[copy], values[row], design, logs, laws[copy])
+            if copy > 0 and _same(theta[copy - 1], theta[copy]):  # as after a fit
+                copy_into(laws[copy], laws[copy - 1])
+            else:
+                _law(theta[copy], values[row], design, logs, laws[copy])
         mixed(trust, laws, means[row])
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Iterator
 from copy import deepcopy
 from dataclasses import replace
 from functools import lru_cache, partial
+from operator import itemgetter
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
@@ -297,12 +298,17 @@ class Recalibrator(Corrector):
             return super()._announce_many(forecasts, groups)
         met = self._groups()
         means = np.array(forecasts)
-        found: dict[Hashable, Array] = {}
-        for i, (b, key) in enumerate(zip(forecasts, self._rule.keys(forecasts), strict=True)):
-            if key not in found and key in met:
-                found[key] = self._corrected(met[key], b)
-            means[i] = found.get(key, b)
+        for key, rows in self._rows_of(forecasts).items():
+            if key in met:
+                means[rows] = self._corrected(met[key], forecasts[rows[0]])
         return means
+
+    def _rows_of(self, forecasts: Array) -> dict[Hashable, list[int]]:
+        """Return the rows of each group, by its name."""
+        rows: dict[Hashable, list[int]] = {}
+        for i, key in enumerate(self._rule.keys(forecasts)):
+            rows.setdefault(key, []).append(i)
+        return rows
 
     def _after(self, forecast: Array, outcome: Array, *, weight: float = 1.0) -> Changes:
         """Learn on copies of the rule and of the round's group: there may be very many groups."""
@@ -393,18 +399,22 @@ class Recalibrator(Corrector):
         met = self._groups()
         new = dict[Hashable, GroupState]()
         given = batch.forecasts
-        keys = self._rule.keys(given)
         if self._frame is not None:
             entered, outcomes = (self._frame.enter(each, given) for each in (given, batch.outcomes))
             batch = replace(batch, forecasts=entered, outcomes=outcomes)
         announced = np.array(batch.forecasts)
-        known = np.zeros(len(batch), np.bool_)  # rows of groups that were met before
-        rows: dict[Hashable, list[int]] = {}
-        for i, key in enumerate(keys):
-            rows.setdefault(key, []).append(i)
-            known[i] = key in met or key in new
-            if key not in met and key not in new and batch.weight(i):
-                new[key] = self._new_group(batch.forecasts[i], len(met) + len(new))
+        known = np.ones(len(batch), np.bool_)  # rows of groups that were met before
+        rows = self._rows_of(given)
+        counted = batch.all_weights() > 0.0
+        begins: list[tuple[int, Hashable]] = []
+        for key, own in rows.items():
+            if key not in met:
+                begin = next((i for i in own if counted[i]), len(batch))
+                known[[i for i in own if i <= begin]] = False
+                begins.append((begin, key))
+        for begin, key in sorted(begins, key=itemgetter(0)):
+            if begin < len(batch):
+                new[key] = self._new_group(batch.forecasts[begin], len(met) + len(new))
         for key, own in rows.items():
             if (group := met.get(key) or new.get(key)) is not None:
                 new[key], announced[own] = self._visited(group, batch.of(own), scored=scored)
