@@ -58,7 +58,7 @@ def project(u: Array, A: Array, *, radius: float) -> Array:
     """In the norm of a matrix of blocks, of which `u` has the first parameters first."""
     blocks, size = A.shape[0], A.shape[1]
     found = np.array(u)
-    compiled_project.now(found, A, 1e-3, radius, _room.now(1, 1, blocks * size, blocks))
+    compiled_project.now(found, A, 1e-3, radius, _room.now(blocks * size, blocks))
     return found
 
 

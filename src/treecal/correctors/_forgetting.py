@@ -152,6 +152,7 @@ def trusted(trust: Array, losses: Array, seen: float, weight: float, share: floa
     total = 0.0
     for copy in range(copies):
         trust[copy] *= exp(-weight * (losses[copy] - least))
+    for copy in range(copies):
         total += trust[copy]
     part = min(share, 1.0 / max(seen, 1.0)) * min(weight, 1.0)
     for copy in range(copies):

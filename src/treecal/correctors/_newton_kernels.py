@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treecal._compile import copy_into, strict
+from treecal._compile import strict
 from treecal._elementary import exp, log, power
 from treecal._states import MOST_ROUNDS, State
 from treecal._typing import Array, Integers
 from treecal._validate import HEAVIEST
 from treecal.correctors import _forgetting as forgetting
-from treecal.correctors._forgetting import mixed, trusted
+from treecal.correctors._forgetting import trusted
 
 FIRST = 6
 """The shortest half-life is `2^6` rounds: at the usual rate the step forgets about ten times as fast."""
@@ -49,25 +49,32 @@ class Design(NamedTuple):
 
 
 class Room(NamedTuple):
-    """Where a step works."""
+    """Where a point is projected."""
 
-    logs: Array  # (dim,)
-    laws: Array  # (copies, dim)
-    gradient: Array  # (parameters,)
-    step: Array  # (parameters,)
-    theta: Array  # (parameters,): a point that is projected
+    theta: Array  # (parameters,)
     turned: Array  # (parameters,)
-    losses: Array  # (copies,)
     factor: Array  # (blocks, size, size)
 
 
-class Copies(NamedTuple):
-    """The copies of one stream, which steps change, and what each keeps of its past in a round."""
+class Work(NamedTuple):
+    """Where the rounds of a stream are played.
 
-    theta: Array
-    curvature: Array
-    trust: Array
-    kept: Array
+    Copies are the last axis and the innermost loops, so that compiled code takes several of them at once.
+    """
+
+    theta: Array  # (parameters, copies)
+    curvature: Array  # (blocks, size, size, copies), below the diagonals
+    factor: Array  # the same
+    trust: Array  # (copies,)
+    kept: Array  # (copies,)
+    left: Array  # (copies,): what is kept of the past in a step
+    counts: Array  # (copies,): for how many rounds a step counts
+    logs: Array  # (dim, copies)
+    laws: Array  # (dim, copies)
+    tops: Array  # (copies,)
+    losses: Array  # (copies,)
+    gradient: Array  # (parameters, copies)
+    step: Array  # (parameters, copies)
 
 
 class Scalings(NamedTuple):
@@ -121,18 +128,117 @@ def logarithms(probabilities: Array, least: float, found: Array) -> None:
 
 
 @strict
-def _room(copies: int, dim: int, parameters: int, blocks: int) -> Room:
+def _room(parameters: int, blocks: int) -> Room:
     size = parameters // blocks
-    return Room(
-        np.empty(dim),
-        np.empty((copies, dim)),
-        np.empty(parameters),
-        np.empty(parameters),
-        np.empty(parameters),
-        np.empty(parameters),
+    return Room(np.empty(parameters), np.empty(parameters), np.empty((blocks, size, size)))
+
+
+@strict
+def _work(copies: int, dim: int, parameters: int, blocks: int) -> Work:
+    size = parameters // blocks
+    return Work(
+        np.empty((parameters, copies)),
+        np.empty((blocks, size, size, copies)),
+        np.empty((blocks, size, size, copies)),
         np.empty(copies),
-        np.empty((blocks, size, size)),
+        np.empty(copies),
+        np.empty(copies),
+        np.empty(copies),
+        np.empty((dim, copies)),
+        np.empty((dim, copies)),
+        np.empty(copies),
+        np.empty(copies),
+        np.empty((parameters, copies)),
+        np.empty((parameters, copies)),
     )
+
+
+@strict
+def _take_points(theta: Array, trust: Array, work: Work) -> None:
+    """Take the parameters of a stream's copies, and the trust in them."""
+    for copy in range(len(trust)):
+        work.trust[copy] = trust[copy]
+        for j in range(theta.shape[1]):
+            work.theta[j, copy] = theta[copy, j]
+
+
+@strict
+def _take(now: Scalings, own: int, count: int, speeds: Speeds, work: Work) -> None:
+    """Take the state of a stream."""
+    _take_points(now.theta[own, :count], now.trust[own, :count], work)
+    A = now.curvature
+    for copy in range(count):
+        work.kept[copy] = speeds.kept[count, copy]
+        for block in range(A.shape[2]):
+            for i in range(A.shape[3]):
+                for j in range(i + 1):
+                    work.curvature[block, i, j, copy] = A[own, copy, block, i, j]
+
+
+@strict
+def _put(now: Scalings, own: int, count: int, work: Work) -> None:
+    """Put it back."""
+    A = now.curvature
+    for copy in range(count):
+        now.trust[own, copy] = work.trust[copy]
+        for j in range(now.theta.shape[2]):
+            now.theta[own, copy, j] = work.theta[j, copy]
+        for block in range(A.shape[2]):
+            for i in range(A.shape[3]):
+                for j in range(i + 1):
+                    A[own, copy, block, i, j] = work.curvature[block, i, j, copy]
+                    A[own, copy, block, j, i] = work.curvature[block, i, j, copy]
+
+
+@strict
+def _laws(count: int, values: Array, row: int, design: Design, work: Work) -> None:
+    """Write `softmax(F(b)·θ)` and its logarithms for so many copies, as `_law` does for one."""
+    theta = work.theta
+    logs = work.logs
+    laws = work.laws
+    tops = work.tops
+    dim = len(logs)
+    for k in range(dim):
+        for c in range(count):
+            logs[k, c] = 0.0
+    for e in range(values.shape[1]):
+        k = design.classes[e]
+        j = design.parameters[e]
+        value = values[row, e]
+        for c in range(count):
+            logs[k, c] += theta[j, c] * value
+    for c in range(count):
+        tops[c] = logs[0, c]
+    for k in range(1, dim):
+        for c in range(count):
+            tops[c] = max(tops[c], logs[k, c])
+    for k in range(dim):
+        for c in range(count):
+            logs[k, c] -= tops[c]
+            laws[k, c] = exp(logs[k, c])
+    for c in range(count):
+        tops[c] = 0.0
+    for k in range(dim):
+        for c in range(count):
+            tops[c] += laws[k, c]
+    for k in range(dim):
+        for c in range(count):
+            laws[k, c] /= tops[c]
+    for c in range(count):
+        tops[c] = log(tops[c])
+    for k in range(dim):
+        for c in range(count):
+            logs[k, c] -= tops[c]
+
+
+@strict
+def _mix(count: int, work: Work, mean: Array) -> None:
+    """Write the mean of the laws by trust, as `mixed` does."""
+    for k in range(len(mean)):
+        total = work.trust[0] * work.laws[k, 0]
+        for c in range(1, count):
+            total += work.trust[c] * work.laws[k, c]
+        mean[k] = total
 
 
 @strict
@@ -181,25 +287,13 @@ def _count(seen: float, speeds: Speeds) -> int:
 
 
 @strict
-def _same(one: Array, other: Array) -> bool:
-    for i in range(len(one)):
-        if one[i] != other[i]:
-            return False
-    return True
-
-
-@strict
 def announce(theta: Array, trust: Array, values: Array, design: Design, means: Array) -> None:
     """Write what copies of these parameters announce for each row."""
-    logs = np.empty(means.shape[1])
-    laws = np.empty((len(trust), means.shape[1]))
+    work = _work(len(trust), means.shape[1], theta.shape[1], design.blocks)
+    _take_points(theta, trust, work)
     for row in range(len(values)):
-        for copy in range(len(trust)):
-            if copy > 0 and _same(theta[copy - 1], theta[copy]):  # as after a fit
-                copy_into(laws[copy], laws[copy - 1])
-            else:
-                _law(theta[copy], values[row], design, logs, laws[copy])
-        mixed(trust, laws, means[row])
+        _laws(len(trust), values, row, design, work)
+        _mix(len(trust), work, means[row])
 
 
 @strict
@@ -207,11 +301,13 @@ def announce_streams(
     now: Scalings, streams: Integers, values: Array, design: Design, speeds: Speeds, means: Array
 ) -> None:
     """Write what the stream of each row announces."""
+    work = _work(now.theta.shape[1], means.shape[1], now.theta.shape[2], design.blocks)
     for row in range(len(values)):
         own = streams[row]
         count = _count(now.seen[own], speeds)
-        one = slice(row, row + 1)
-        announce(now.theta[own, :count], now.trust[own, :count], values[one], design, means[one])
+        _take_points(now.theta[own, :count], now.trust[own, :count], work)
+        _laws(count, values, row, design, work)
+        _mix(count, work, means[row])
 
 
 @strict
@@ -319,40 +415,125 @@ def project(u: Array, A: Array, least: float, radius: float, room: Room) -> None
 
 
 @strict
-def _step(
-    stream: Copies, seen: float, values: Array, outcome: Array, weight: float, design: Design, room: Room
+def _learn(
+    count: int, seen: float, values: Array, outcomes: Array, row: int, weight: float, design: Design, work: Work
 ) -> None:
-    """Take one step of every copy; `seen` is the weight of all rounds with this one."""
-    theta, A, trust, kept = stream
-    copies = len(trust)
-    blocks = A.shape[1]
-    size = A.shape[2]
-    gradient = room.gradient
-    step = room.step
-    for copy in range(copies):
-        loss = _loss(theta[copy], values, outcome, design, room.logs, room.laws[copy], gradient)
-        room.losses[copy] = loss
-        left = kept[copy]
-        count = 1.0
-        if weight != 1.0:  # as so many equal rounds
-            left = power(kept[copy], weight)
-            count = weight if kept[copy] == 1.0 else (1.0 - left) / (1.0 - kept[copy])
-        for block in range(blocks):
-            for i in range(size):
-                own = gradient[block + i * blocks]
-                for j in range(i + 1):
-                    entry = left * A[copy, block, i, j] + count * (own * gradient[block + j * blocks])
-                    if i == j:
-                        entry += (1.0 - left) * design.ridge  # of which nothing is forgotten
-                    A[copy, block, i, j] = entry
-                    A[copy, block, j, i] = entry
-        _factor(A[copy], 0.0, design.ridge, room.factor)
-        _solve(room.factor, gradient, step)
-        for j in range(len(step)):
-            step[j] = theta[copy, j] - step[j] * (weight / design.rate)
-        project(step, A[copy], design.ridge, design.radius, room)
-        theta[copy] = step
-    trusted(trust, room.losses[:copies], seen, weight, design.share, design.lasting)
+    """Take one step of every copy, given their laws; `seen` is the weight of all rounds with this one."""
+    theta, A, _, trust, kept, left, counts, logs, laws, tops, losses, gradient, step = work
+    dim = len(logs)
+    parameters = len(theta)
+    blocks = A.shape[0]
+    size = A.shape[1]
+    ridge = design.ridge
+    for c in range(count):
+        losses[c] = 0.0
+        left[c] = kept[c]
+        counts[c] = 1.0
+    if weight != 1.0:  # as so many equal rounds
+        for c in range(count):
+            left[c] = power(kept[c], weight)
+            counts[c] = weight if kept[c] == 1.0 else (1.0 - left[c]) / (1.0 - kept[c])
+    for k in range(dim):
+        outcome = outcomes[row, k]
+        for c in range(count):
+            losses[c] -= outcome * logs[k, c]
+    for j in range(parameters):
+        for c in range(count):
+            gradient[j, c] = 0.0
+    for e in range(values.shape[1]):
+        k = design.classes[e]
+        j = design.parameters[e]
+        value = values[row, e]
+        outcome = outcomes[row, k]
+        for c in range(count):
+            gradient[j, c] += (laws[k, c] - outcome) * value
+    for block in range(blocks):
+        for i in range(size):
+            own = block + i * blocks
+            for j in range(i + 1):
+                other = block + j * blocks
+                for c in range(count):
+                    product = gradient[own, c] * gradient[other, c]
+                    A[block, i, j, c] = left[c] * A[block, i, j, c] + counts[c] * product
+            for c in range(count):
+                A[block, i, i, c] += (1.0 - left[c]) * ridge  # of which nothing is forgotten
+        _factor_and_solve(count, block, ridge, work)
+    for j in range(parameters):
+        for c in range(count):
+            step[j, c] = theta[j, c] - step[j, c] * (weight / design.rate)
+    for c in range(count):
+        tops[c] = 0.0
+    for j in range(parameters):
+        for c in range(count):
+            tops[c] += step[j, c] * step[j, c]
+    for c in range(count):
+        if math.sqrt(tops[c]) > design.radius:
+            _project_copy(c, design, work)
+    for j in range(parameters):
+        for c in range(count):
+            theta[j, c] = step[j, c]
+    trusted(trust[:count], losses[:count], seen, weight, design.share, design.lasting)
+
+
+@strict
+def _factor_and_solve(count: int, block: int, least: float, work: Work) -> None:
+    """Write `A⁻¹∇` for a block of every copy, as `_factor` and `_solve` do for one."""
+    A = work.curvature
+    factor = work.factor
+    gradient = work.gradient
+    step = work.step
+    blocks = A.shape[0]
+    size = A.shape[1]
+    for i in range(size):
+        for j in range(i + 1):
+            for c in range(count):
+                factor[block, i, j, c] = A[block, i, j, c]
+            for k in range(j):
+                for c in range(count):
+                    factor[block, i, j, c] -= factor[block, i, k, c] * factor[block, j, k, c]
+            if i > j:
+                for c in range(count):
+                    factor[block, i, j, c] /= factor[block, j, j, c]
+            else:
+                for c in range(count):
+                    factor[block, i, i, c] = math.sqrt(max(factor[block, i, i, c], least))
+    for i in range(size):
+        own = block + i * blocks
+        for c in range(count):
+            step[own, c] = gradient[own, c]
+        for k in range(i):
+            other = block + k * blocks
+            for c in range(count):
+                step[own, c] -= factor[block, i, k, c] * step[other, c]
+        for c in range(count):
+            step[own, c] /= factor[block, i, i, c]
+    for i in range(size - 1, -1, -1):
+        own = block + i * blocks
+        for k in range(i + 1, size):
+            other = block + k * blocks
+            for c in range(count):
+                step[own, c] -= factor[block, k, i, c] * step[other, c]
+        for c in range(count):
+            step[own, c] /= factor[block, i, i, c]
+
+
+@strict
+def _project_copy(copy: int, design: Design, work: Work) -> None:
+    """Move the point that a copy's step led to into the ball."""
+    parameters = len(work.step)
+    blocks, size, _, _ = work.curvature.shape
+    point = np.empty(parameters)
+    A = np.empty((blocks, size, size))
+    for j in range(parameters):
+        point[j] = work.step[j, copy]
+    for block in range(blocks):
+        for i in range(size):
+            for j in range(i + 1):
+                A[block, i, j] = work.curvature[block, i, j, copy]
+                A[block, j, i] = A[block, i, j]
+    project(point, A, design.ridge, design.radius, _room(parameters, blocks))
+    for j in range(parameters):
+        work.step[j, copy] = point[j]
 
 
 @strict
@@ -382,23 +563,33 @@ def play(now: Scalings, steps: Steps, design: Design, speeds: Speeds, means: Arr
     """
     streams, rows, weights, values, outcomes = steps
     most = now.theta.shape[1]
-    room = _room(most, means.shape[1], now.theta.shape[2], design.blocks)
+    work = _work(most, means.shape[1], now.theta.shape[2], design.blocks)
+    count = 0
+    held = -1
     for step in range(len(rows)):
         own = streams[step]
         row = rows[step]
         weight = weights[step]
-        count = min(_count(now.seen[own], speeds), most)
-        theta = now.theta[own, :count]
-        trust = now.trust[own, :count]
+        if own != held:
+            if held >= 0:
+                _put(now, held, count, work)
+            held = own
+            count = min(_count(now.seen[own], speeds), most)
+            _take(now, own, count, speeds, work)
+        _laws(count, values, row, design, work)
         if step == 0 or rows[step - 1] != row:
-            for copy in range(count):
-                _law(theta[copy], values[row], design, room.logs, room.laws[copy])
-            mixed(trust, room.laws, means[row])
+            _mix(count, work, means[row])
         if weight == 0.0:
             continue
         seen = now.seen[own] + weight
-        copies = Copies(theta, now.curvature[own, :count], trust, speeds.kept[count, :count])
-        _step(copies, seen, values[row], outcomes[row], weight, design, room)
+        _learn(count, seen, values, outcomes, row, weight, design, work)
         now.seen[own] = seen
-        for joining in range(count, min(_count(seen, speeds), most)):
-            join(now, own, joining, design, speeds)
+        after = min(_count(seen, speeds), most)
+        if after > count:
+            _put(now, own, count, work)
+            for joining in range(count, after):
+                join(now, own, joining, design, speeds)
+            count = after
+            _take(now, own, count, speeds, work)
+    if held >= 0:
+        _put(now, held, count, work)
