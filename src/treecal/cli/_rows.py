@@ -37,7 +37,7 @@ from treecal.io import (
     open_stream,
 )
 
-_STEP = 1024  # rows after which progress is shown
+_STEP = 4096  # rows after which progress is shown
 _FIRST = 100  # rows that tell which columns a file without a header has
 
 

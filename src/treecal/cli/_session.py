@@ -119,16 +119,21 @@ class Session(Generic[R]):
         return self.snapshot is not None and self.rounds.changed and not gone
 
     @property
+    def _saves(self) -> bool:
+        """Whether snapshots are due before the end."""
+        return self.every > 0 and self.snapshot is not None
+
+    @property
     def room(self) -> int:
         """The number of rows until the next snapshot is due."""
-        return self.every - self._rows % self.every if self.every else sys.maxsize
+        return self.every - self._rows % self.every if self._saves else sys.maxsize
 
     def took(self, rows: Block) -> None:
         """Take note that rows have been dealt with."""
         self._rows += len(rows)
         if self._is_file:
             self.files.learned(rows.rows)
-        if self.every and self._rows % self.every == 0:
+        if self._saves and self._rows % self.every == 0:
             self.save()
 
     def save(self) -> None:

@@ -245,16 +245,36 @@ def _table(lines: list[bytes], header: Header) -> dict[str, list[str | None]] | 
         return None
     if returns and data.count(b"\r\n") != returns:
         return None
-    texts = data.decode(errors="surrogateescape").split("\n")
+    names = header.names
+    text = data.decode(errors="surrogateescape")
+    if b'"' not in data and (columns := _plain_table(data, text, header)) is not None:
+        return dict(zip(names, columns, strict=True))
+    texts = text.split("\n")
     texts.pop()
     try:
         records = list(_reader(texts, header.delimiter))
     except csv.Error:
         return None
-    if len(records) != len(texts) or set(map(len, records)) != {len(header.names)}:
+    if len(records) != len(texts) or set(map(len, records)) != {len(names)}:
         return None
-    columns = zip(header.names, zip(*records, strict=True), strict=True)
-    return {name: [cell.strip(" ") or None for cell in cells] for name, cells in columns}
+    columns = [[cell.strip(" ") or None for cell in cells] for cells in zip(*records, strict=True)]
+    return dict(zip(names, columns, strict=True))
+
+
+def _plain_table(data: bytes, text: str, header: Header) -> list[list[str | None]] | None:
+    """Return the columns of lines without quotes; None where a cell is empty, or begins or ends with a blank."""
+    width = len(header.names)
+    letters = np.frombuffer(data.replace(b"\r\n", b"\n"), np.uint8)
+    marks = np.flatnonzero((letters == ord(header.delimiter)) | (letters == _LF))
+    starts = np.append(0, marks[:-1] + 1)
+    if len(marks) % width or (letters[marks[width - 1 :: width]] != _LF).any():
+        return None
+    if np.count_nonzero(letters[marks] == _LF) * width != len(marks) or (starts == marks).any():
+        return None
+    if (letters[starts] == _BLANK).any() or (letters[marks - 1] == _BLANK).any():
+        return None
+    cells = text.replace(header.end, header.delimiter).split(header.delimiter)
+    return [cells[k:-1:width] for k in range(width)]  # type: ignore[misc] # none of them is None
 
 
 def csv_count(blocks: Iterable[bytes], delimiter: str, *, blank_lines: bool) -> int | None:

@@ -21,7 +21,7 @@ LINE = 1 << 24
 """Longest line, in bytes."""
 TOO_LONG = f"it is longer than {LINE >> 20} MiB."
 _BLOCK = 1 << 20
-_LINES = 1 << 16  # bytes of lines that are held at once
+_LINES = 1 << 18  # bytes of lines that are held at once
 _LARGE = 1 << 30  # what a gzip file may always unpack to
 _RATIO = 200  # how many times its own size it may unpack to beyond that
 _BOM = b"\xef\xbb\xbf"
