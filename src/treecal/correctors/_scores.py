@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from treecal._compile import strict
-from treecal._elementary import log_losses
+from treecal._elementary import log, log_losses
 from treecal._evidence import FLOOR as FLOOR
 from treecal._states import MOST_ROUNDS, check_array, check_count, check_like, check_number
 from treecal._typing import Array, Integers, Saved
@@ -99,6 +99,7 @@ BINS = 10
 """Cells of a coordinate, between the least and the greatest value it can have; their centres are 11 equal steps."""
 BATCH = 64
 """Rounds that may wait to be added."""
+_MANY = 4096  # points that are worth a kernel, which takes a while to compile
 
 
 class Round(NamedTuple):
@@ -198,11 +199,12 @@ class Tallies:
 
     def _plus(self, sums: Sums, weights: Array, roles: Integers, points: Array, shares: Array, y: Array) -> Sums:
         """Return the sums with points added, those of each role in the order of their rounds."""
-        if isinstance(self.space, Cdf):
+        if isinstance(self.space, Cdf) or len(points) >= _MANY:
             totals = sums.totals.copy()
             cells = sums.cells.copy()
             rows = np.ascontiguousarray(points), np.ascontiguousarray(y), np.asarray(roles, np.int64), np.array(shares)
-            tally.for_rows(len(points) // 256)(*rows, self._widths, totals, cells)
+            bins = Binned(self._widths, self._low, self._width, isinstance(self.space, Simplex))
+            tally.for_rows(len(points) // 256)(*rows, bins, totals, cells)
             weight = float(np.add.accumulate(np.append(sums.weight, weights))[-1])
             return Sums(sums.rounds, weight, totals, cells, (), sums.unrecorded)
         costs = np.zeros((len(points), 2))
@@ -264,22 +266,34 @@ class Tallies:
         return Sums(int(state["rounds"]), float(state["weight"]), state["totals"].copy(), state["cells"].copy())
 
 
-@strict
-def tally(points: Array, y: Array, roles: Integers, shares: Array, widths: Array, totals: Array, cells: Array) -> None:
-    """Add points to the sums of distributions of a number, in order: its own loop, because they have many coordinates.
+class Binned(NamedTuple):
+    """How points are scored: the widths of coordinates, the bins of each, and whether there are log scores."""
 
-    Bins are those of `binning`, from 0 to 1 in steps of a tenth.
-    """
+    widths: Array
+    low: Array
+    step: Array
+    logs: bool
+
+
+@strict
+def tally(points: Array, y: Array, roles: Integers, shares: Array, bins: Binned, totals: Array, cells: Array) -> None:
+    """Add points to the sums, in order, as `_plus` does where there are few."""
+    dim = len(bins.widths)
     for i in range(len(points)):
         cost = 0.0
-        for k in range(len(widths)):
+        loss = 0.0
+        for k in range(dim):
             p = points[i, k]
-            cost += widths[k] * (y[i, k] - p) * (y[i, k] - p)
-            place = (roles[i] * len(widths) + k) * (BINS + 1) + int(min(max(p, 0.0), 1.0) * BINS + 0.5)
+            cost += bins.widths[k] * (y[i, k] - p) * (y[i, k] - p)
+            if bins.logs and y[i, k] != 0.0:
+                loss -= log(max(p, FLOOR)) * y[i, k]
+            nearest = np.rint((p - bins.low[k]) / bins.step[k])
+            place = (roles[i] * dim + k) * (BINS + 1) + int(min(max(nearest, 0.0), BINS))
             cells[place, 0] += shares[i]
-            cells[place, 1] += shares[i] * p
-            cells[place, 2] += shares[i] * y[i, k]
+            cells[place, 1] += p * shares[i]
+            cells[place, 2] += y[i, k] * shares[i]
         totals[roles[i], 0] += cost * shares[i]
+        totals[roles[i], 1] += loss * shares[i]
 
 
 def squared_gaps(cells: Array, widths: Array | float = 1.0) -> Array:
