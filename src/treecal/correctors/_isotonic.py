@@ -108,7 +108,7 @@ class IsotonicCalibration(Corrector):
         if now is not self._state:
             now = self._state
             lines = np.empty((self.space.dim, CELLS)), np.empty((self.space.dim, CELLS))
-            fit.now(now.cells, *lines)
+            fit.now(now.cells, now.cells[..., 1:] / now.cells[..., :1], *lines)
             self._lines = now, lines
         return lines
 
@@ -149,36 +149,41 @@ class IsotonicCalibration(Corrector):
 
 
 @strict
-def fit(cells: Array, knots: Array, values: Array) -> None:
+def fit(cells: Array, ratios: Array, knots: Array, values: Array) -> None:
     """Write the nondecreasing map of each class: the mean forecasts of its cells, and what becomes of them.
 
-    Neighbours whose mean outcomes fall are pooled, from left to right (pool adjacent violators).
+    The means of the cells' forecasts and outcomes are given. Neighbours whose mean outcomes fall are pooled, from left to right (pool adjacent violators).
     """
     count = cells.shape[1]
-    weights, sums, starts = np.empty(count), np.empty(count), np.empty(count, np.int64)
+    weights = np.empty(count)
+    sums = np.empty(count)
+    means = np.empty(count)
+    starts = np.empty(count, np.int64)
     for k in range(len(cells)):
         pools = 0
         top = -math.inf
         for i in range(count):
-            top = max(top, cells[k, i, 1] / cells[k, i, 0])
+            top = max(top, ratios[k, i, 0])
             knots[k, i] = top
             weight = cells[k, i, 0]
             total = cells[k, i, 2]
+            mean = ratios[k, i, 1]
             start = i
-            while pools > 0 and sums[pools - 1] / weights[pools - 1] >= total / weight:
+            while pools > 0 and means[pools - 1] >= mean:
                 pools -= 1
                 weight += weights[pools]
                 total += sums[pools]
+                mean = total / weight
                 start = starts[pools]
             weights[pools] = weight
             sums[pools] = total
+            means[pools] = mean
             starts[pools] = start
             pools += 1
         end = count
         for pool in range(pools - 1, -1, -1):
-            mean = sums[pool] / weights[pool]
             for i in range(starts[pool], end):
-                values[k, i] = mean
+                values[k, i] = means[pool]
             end = starts[pool]
 
 
@@ -220,9 +225,15 @@ def add(cells: Array, places: Integers, forecast: Array, outcome: Array, weight:
 @strict
 def play(cells: Array, places: Integers, forecasts: Array, outcomes: Array, weights: Array, means: Array) -> None:
     """Announce and learn rounds in order."""
-    knots, values = np.empty(cells.shape[:2]), np.empty(cells.shape[:2])
+    knots = np.empty(cells.shape[:2])
+    values = np.empty(cells.shape[:2])
+    ratios = cells[:, :, 1:] / cells[:, :, :1]
     for row in range(len(forecasts)):
-        fit(cells, knots, values)
+        fit(cells, ratios, knots, values)
         announce(knots, values, forecasts[row : row + 1], means[row : row + 1])
         if weights[row] > 0.0:
             add(cells, places[row], forecasts[row], outcomes[row], weights[row])
+            for k in range(len(cells)):
+                cell = cells[k, places[row, k]]
+                ratios[k, places[row, k], 0] = cell[1] / cell[0]
+                ratios[k, places[row, k], 1] = cell[2] / cell[0]
