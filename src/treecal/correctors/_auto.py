@@ -228,7 +228,7 @@ class AutoCorrector(Corrector):
             return Known(asked.outer, asked.mean, asked)
         given = [forecast]
         for part, source in zip(parts, self._sources, strict=True):
-            given.append(part._announced(given[source], None).mean)
+            given.append(part._mean(given[source]))
         points = np.array(given)
         mean = np.empty(self.space.dim)
         mix.now(points[None], now.weights, self._rule, mean[None])
@@ -258,7 +258,7 @@ class AutoCorrector(Corrector):
             return self._together_after(self._together, asked, outcome, weight)
         sources = [forecast, *given[1:]]
         pairs = zip(parts, self._sources, strict=True)
-        learned = tuple(part._learned(sources[source], outcome, None, weight) for part, source in pairs)
+        learned = tuple(part._with(part._after(sources[source], outcome, weight=weight), 1) for part, source in pairs)
         batch = Batch(forecast[None], outcome[None], weights=np.array([weight]))
         return {"_now": (learned, self._weighed(now, given[None], batch)[1])}
 

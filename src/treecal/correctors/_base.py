@@ -468,6 +468,10 @@ class Corrector(Kept):
         """Return the forecast to announce, on this set."""
         return self._on_space(self._announce(forecast, **self._given(group=group)))
 
+    def _mean(self, forecast: Array) -> Array:
+        """Return the mean of what is announced: for those that are made of others."""
+        return self._announced(forecast, None).mean
+
     def _changed(self, forecast: Array, outcome: Array, group: Group, weight: float) -> Changes:
         return self._after(forecast, outcome, **self._given(group=group, weight=weight))
 

@@ -90,7 +90,6 @@ class IsotonicCalibration(Corrector):
         middles = squared_sines(np.arange(0.5, CELLS))
         cells = START * np.column_stack([np.ones(CELLS), middles, middles])
         self._state = Tally(np.tile(cells, (space.dim, 1, 1)))
-        self._lines: tuple[Tally | None, tuple[Array, Array]] = None, (self._state.cells, self._state.cells)
 
     @classmethod
     def examples(cls, space: ConvexSet) -> Iterator[Corrector]:
@@ -102,38 +101,25 @@ class IsotonicCalibration(Corrector):
         """Return the cell of each probability: its arcsine is cut into equal parts."""
         return np.asarray(np.searchsorted(EDGES, forecasts, "right"), np.int64)
 
-    def _fitted(self) -> tuple[Array, Array]:
-        """Return for each class the forecasts of its cells, and what the map makes of them, `(dim, CELLS)`."""
-        now, lines = self._lines
-        if now is not self._state:
-            now = self._state
-            lines = np.empty((self.space.dim, CELLS)), np.empty((self.space.dim, CELLS))
-            fit.now(now.cells, now.cells[..., 1:] / now.cells[..., :1], *lines)
-            self._lines = now, lines
-        return lines
-
     def _announce(self, forecast: Array) -> Forecast:
-        return self._point(self._means(forecast[None])[0])
+        return self._point(self._mean(forecast))
+
+    def _mean(self, forecast: Array) -> Array:
+        return np.asarray(self._announce_many(forecast[None], None)[0])
 
     def _announce_many(self, forecasts: Array, groups: Any) -> Array:
-        return self._means(forecasts)
-
-    def _means(self, forecasts: Array) -> Array:
-        means = np.empty(forecasts.shape)
-        announce.for_rows(len(means))(*self._fitted(), np.array(forecasts), means)
-        return means
+        batch = Batch(forecasts, np.zeros_like(forecasts), weights=np.zeros(len(forecasts)))
+        return self._played(batch)[0]
 
     def _after(self, forecast: Array, outcome: Array, *, weight: float = 1.0) -> Changes:
-        cells = self._state.cells.copy()
-        add.now(cells, self._places(forecast), np.array(forecast), np.array(outcome), weight)
-        return {"_state": Tally(cells)}
+        return self._played(Batch(forecast[None], outcome[None], weights=np.array([weight])))[1]
 
     def _played(self, batch: Batch) -> tuple[Array, Changes]:
-        cells, means = self._state.cells.copy(), np.empty(batch.forecasts.shape)
-        places, rows = self._places(batch.forecasts), np.array(batch.forecasts)
-        play.for_rows(len(rows) * self.space.dim)(
-            cells, places, rows, np.array(batch.outcomes), np.array(batch.all_weights()), means
-        )
+        cells = self._state.cells.copy()
+        means = np.empty(batch.forecasts.shape)
+        places = self._places(batch.forecasts)
+        rows = np.array(batch.forecasts), np.array(batch.outcomes), np.array(batch.all_weights())
+        play.for_rows(len(means))(cells, places, *rows, means)
         return means, {"_state": Tally(cells)}
 
     def _fit(self, batch: Batch) -> None:
@@ -152,7 +138,8 @@ class IsotonicCalibration(Corrector):
 def fit(cells: Array, ratios: Array, knots: Array, values: Array) -> None:
     """Write the nondecreasing map of each class: the mean forecasts of its cells, and what becomes of them.
 
-    The means of the cells' forecasts and outcomes are given. Neighbours whose mean outcomes fall are pooled, from left to right (pool adjacent violators).
+    The means of the cells' forecasts and outcomes are given. Neighbours whose mean outcomes fall are pooled, from left
+    to right (pool adjacent violators).
     """
     count = cells.shape[1]
     weights = np.empty(count)
@@ -214,26 +201,24 @@ def announce(knots: Array, values: Array, forecasts: Array, means: Array) -> Non
 
 
 @strict
-def add(cells: Array, places: Integers, forecast: Array, outcome: Array, weight: float) -> None:
-    """Add a round to the cells."""
-    for k in range(len(forecast)):
-        cells[k, places[k], 0] += weight
-        cells[k, places[k], 1] += weight * forecast[k]
-        cells[k, places[k], 2] += weight * outcome[k]
-
-
-@strict
 def play(cells: Array, places: Integers, forecasts: Array, outcomes: Array, weights: Array, means: Array) -> None:
-    """Announce and learn rounds in order."""
+    """Announce and learn rounds in order; one of weight 0 is only announced."""
     knots = np.empty(cells.shape[:2])
     values = np.empty(cells.shape[:2])
     ratios = cells[:, :, 1:] / cells[:, :, :1]
+    changed = True
     for row in range(len(forecasts)):
-        fit(cells, ratios, knots, values)
+        if changed:
+            fit(cells, ratios, knots, values)
         announce(knots, values, forecasts[row : row + 1], means[row : row + 1])
-        if weights[row] > 0.0:
-            add(cells, places[row], forecasts[row], outcomes[row], weights[row])
-            for k in range(len(cells)):
-                cell = cells[k, places[row, k]]
-                ratios[k, places[row, k], 0] = cell[1] / cell[0]
-                ratios[k, places[row, k], 1] = cell[2] / cell[0]
+        weight = weights[row]
+        changed = weight > 0.0
+        if not changed:
+            continue
+        for k in range(len(cells)):
+            place = places[row, k]
+            cells[k, place, 0] += weight
+            cells[k, place, 1] += weight * forecasts[row, k]
+            cells[k, place, 2] += weight * outcomes[row, k]
+            ratios[k, place, 0] = cells[k, place, 1] / cells[k, place, 0]
+            ratios[k, place, 1] = cells[k, place, 2] / cells[k, place, 0]

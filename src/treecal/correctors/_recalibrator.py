@@ -257,21 +257,23 @@ class Recalibrator(Corrector):
             return Forecast.trusted(x.points, x.weights, nodes, self.space)
         return self._point(forecast if group is None else self._corrected(group, forecast))
 
+    def _mean(self, forecast: Array) -> Array:
+        group = self._groups().get(self._key(forecast))
+        return forecast if group is None else self._corrected(group, forecast)
+
     def _corrected(self, group: GroupState, forecast: Array) -> Array:
         """Return the mean by trust of what the copies forecast."""
         points = self._points(group, forecast)
-        mean = np.empty(self._dim)
-        forgetting.mixed.now(group.trust, points, mean)
+        mean = np.asarray(np.add.accumulate(group.trust[:, None] * points, axis=0)[-1])
         return mean if self._frame is None else self._frame.leave(mean[None], forecast[None])[0]
 
     def _points(self, group: GroupState, forecast: Array) -> Array:
         """Return the forecast of each copy, first of the one that never forgets."""
-        if self.make == "shift":
-            sums = np.vstack([self._lasting(group), group.copies])
-            return np.asarray(self.space.project(forecast + sums[:, 1:] / sums[:, :1]))
-        found = np.empty((len(group.trust), self._dim))
-        kernels.means.now(group.first, group.sums, group.copies, self._prior, self._ends, found)
-        return found
+        sums = np.vstack([self._lasting(group), group.copies])
+        if self._ends:
+            sums[1:] += np.append(self._ends, np.full(self._dim, 0.5 * self._ends))
+        points = sums[:, 1:] / sums[:, :1]
+        return np.asarray(self.space.project(forecast + points) if self.make == "shift" else points)
 
     @property
     def _prior(self) -> float:

@@ -195,10 +195,13 @@ class Scaling(Corrector):
         return asked[1]
 
     def _announce(self, forecast: Array) -> Forecast:
+        return self._point(self._mean(forecast))
+
+    def _mean(self, forecast: Array) -> Array:
         now = self._state
         mean = np.empty((1, self.space.dim))
         kernels.announce.now(now.theta, now.trust, self._alone(forecast), self._design, mean)
-        return self._point(mean[0])
+        return np.asarray(mean[0])
 
     def _announce_many(self, forecasts: Array, groups: Any) -> Array:
         return self._means(forecasts)

@@ -199,26 +199,23 @@ class Tallies:
 
     def _plus(self, sums: Sums, weights: Array, roles: Integers, points: Array, shares: Array, y: Array) -> Sums:
         """Return the sums with points added, those of each role in the order of their rounds."""
+        totals = sums.totals.copy()
+        cells = sums.cells.copy()
+        weight = float(np.add.accumulate(np.append(sums.weight, weights))[-1])
         if isinstance(self.space, Cdf) or len(points) >= _MANY:
-            totals = sums.totals.copy()
-            cells = sums.cells.copy()
             rows = np.ascontiguousarray(points), np.ascontiguousarray(y), np.asarray(roles, np.int64), np.array(shares)
-            bins = Binned(self._widths, self._low, self._width, isinstance(self.space, Simplex))
-            tally.for_rows(len(points) // 256)(*rows, bins, totals, cells)
-            weight = float(np.add.accumulate(np.append(sums.weight, weights))[-1])
+            rule = Binned(self._widths, self._low, self._width, isinstance(self.space, Simplex))
+            tally.for_rows(len(points) // 256)(*rows, rule, totals, cells)
             return Sums(sums.rounds, weight, totals, cells, (), sums.unrecorded)
         costs = np.zeros((len(points), 2))
         # Accumulated, so that compiled code can add in the same order.
         costs[:, 0] = np.add.accumulate((y - points) ** 2, axis=1)[:, -1]
         if isinstance(self.space, Simplex):
             log_losses.now(points, y, FLOOR, costs[:, 1])
-        totals = sums.totals.copy()
         np.add.at(totals, roles, costs * shares[:, None])
-        weight = float(np.add.accumulate(np.append(sums.weight, weights))[-1])
         bins = np.clip(np.rint((points - self._low) / self._width), 0, BINS).astype(np.intp)
         place = roles[:, None] * len(self._offsets) * (BINS + 1) + self._offsets + bins
         amounts = np.stack(np.broadcast_arrays(1.0, points, y), axis=-1) * shares[:, None, None]
-        cells = sums.cells.copy()
         np.add.at(cells.reshape(-1), (3 * place[..., None] + np.arange(3)).ravel(), amounts.ravel())
         return Sums(sums.rounds, weight, totals, cells, (), sums.unrecorded)
 
@@ -233,14 +230,14 @@ class Tallies:
         """Return the scores of each role, per unit of weight."""
         found = []
         cells = sums.cells.reshape(len(ROLES), -1, 3)
-        for role, (brier, log) in enumerate(sums.totals.tolist()):
+        for role, (brier, loss) in enumerate(sums.totals.tolist()):
             brier = brier / sums.weight
-            log = log / sums.weight
+            loss = loss / sums.weight
             widths = np.repeat(self._widths, BINS + 1)
             calibration = float(squared_gaps(cells[role], widths)) / sums.weight
             calibration = min(calibration, brier)  # Jensen; rounding may say otherwise
             found.append(
-                Scores(brier, calibration, brier - calibration, log if isinstance(self.space, Simplex) else None)
+                Scores(brier, calibration, brier - calibration, loss if isinstance(self.space, Simplex) else None)
             )
         return found
 
