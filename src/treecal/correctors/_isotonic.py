@@ -105,16 +105,22 @@ class IsotonicCalibration(Corrector):
         return self._point(self._mean(forecast))
 
     def _mean(self, forecast: Array) -> Array:
-        return np.asarray(self._announce_many(forecast[None], None)[0])
+        return np.asarray(self._announce_rows(forecast[None])[0])
 
     def _announce_many(self, forecasts: Array, groups: Any) -> Array:
+        return self._announce_rows(forecasts)
+
+    def _announce_rows(self, forecasts: Array) -> Array:
         batch = Batch(forecasts, np.zeros_like(forecasts), weights=np.zeros(len(forecasts)))
-        return self._played(batch)[0]
+        return self._play(batch)[0]
 
     def _after(self, forecast: Array, outcome: Array, *, weight: float = 1.0) -> Changes:
-        return self._played(Batch(forecast[None], outcome[None], weights=np.array([weight])))[1]
+        return self._play(Batch(forecast[None], outcome[None], weights=np.array([weight])))[1]
 
     def _played(self, batch: Batch) -> tuple[Array, Changes]:
+        return self._play(batch)
+
+    def _play(self, batch: Batch) -> tuple[Array, Changes]:
         cells = self._state.cells.copy()
         means = np.empty(batch.forecasts.shape)
         places = self._places(batch.forecasts)

@@ -235,10 +235,11 @@ def _laws(count: int, values: Array, row: int, design: Design, work: Work) -> No
 def _mix(count: int, work: Work, mean: Array) -> None:
     """Write the mean of the laws by trust, as `mixed` does."""
     for k in range(len(mean)):
-        total = work.trust[0] * work.laws[k, 0]
-        for c in range(1, count):
-            total += work.trust[c] * work.laws[k, c]
-        mean[k] = total
+        mean[k] = work.trust[0] * work.laws[k, 0]
+    for c in range(1, count):
+        trust = work.trust[c]
+        for k in range(len(mean)):
+            mean[k] += trust * work.laws[k, c]
 
 
 @strict
@@ -467,7 +468,7 @@ def _learn(
         for c in range(count):
             tops[c] += step[j, c] * step[j, c]
     for c in range(count):
-        if math.sqrt(tops[c]) > design.radius:
+        if tops[c] > 0.99 * design.radius * design.radius:  # it is not moved if it is inside, and seldom this far
             _project_copy(c, design, work)
     for j in range(parameters):
         for c in range(count):
