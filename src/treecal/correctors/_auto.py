@@ -259,8 +259,10 @@ class AutoCorrector(Corrector):
         sources = [forecast, *given[1:]]
         pairs = zip(parts, self._sources, strict=True)
         learned = tuple(part._with(part._after(sources[source], outcome, weight=weight), 1) for part, source in pairs)
-        batch = Batch(forecast[None], outcome[None], weights=np.array([weight]))
-        return {"_now": (learned, self._weighed(now, given[None], batch)[1])}
+        after = now.after()
+        one = given[None], np.array(outcome)[None], np.array([weight])
+        after.lifted += play.now(*one, after.weights, now.seen, self._rule, np.empty((1, self.space.dim)))
+        return {"_now": (learned, after)}
 
     def _together_after(self, together: Rounds, asked: Asked, outcome: Array, weight: float) -> Changes:
         """Return the same, of numbers, in one compiled call."""

@@ -115,7 +115,10 @@ class IsotonicCalibration(Corrector):
         return self._play(batch)[0]
 
     def _after(self, forecast: Array, outcome: Array, *, weight: float = 1.0) -> Changes:
-        return self._play(Batch(forecast[None], outcome[None], weights=np.array([weight])))[1]
+        cells = self._state.cells.copy()
+        amounts = np.array([np.ones_like(forecast), forecast, outcome]).T
+        cells[np.arange(len(cells)), self._places(forecast)] += weight * amounts
+        return {"_state": Tally(cells)}
 
     def _played(self, batch: Batch) -> tuple[Array, Changes]:
         return self._play(batch)
