@@ -195,6 +195,7 @@ CELLS = st.sampled_from(["a", " b ", "", '"q"', '"x,y"', '"two\nlines"', 'c"d', 
     last=st.booleans(),
 )
 @example(lines=["a,b", "", "1,1"], ends="\n", header="a,b", seed=1, last=False)
+@example(lines=["a,1,1", "1"], ends="\n", header="a,b", seed=6, last=True)
 def test_blocks_of_csv_are_its_rows(lines: list[str], ends: str, header: str, seed: int, last: bool) -> None:
     content = "\ufeff".encode() + "".join(line + ends for line in [header, *lines]).encode()
     if not last:

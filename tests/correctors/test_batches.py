@@ -227,3 +227,17 @@ def test_a_scaling_of_ones_own_is_the_one_with_the_same_features() -> None:
     own, built_in = Own(THREE), tc.VectorScaling(THREE)
     P, Y, *_ = rows(own, 150, 0)
     np.testing.assert_allclose(own.update_many(P, Y), built_in.update_many(P, Y), rtol=1e-9)
+
+
+def test_scores_of_many_rows_are_those_of_a_few_at_a_time() -> None:
+    """By a kernel where there are many, and bit for bit the sums of those that are added some at once."""
+    rng = np.random.default_rng(0)
+    forecasts = rng.dirichlet(np.ones(3), 1500).round(2)
+    forecasts[:, 2] = 1 - forecasts[:, 0] - forecasts[:, 1]
+    outcomes = rng.dirichlet(np.ones(3), 1500)
+    one = tc.TemperatureScaling(tc.Simplex(3))
+    other = tc.TemperatureScaling(tc.Simplex(3))
+    one.update_many(forecasts, outcomes)
+    for at in range(0, 1500, 100):
+        other.update_many(forecasts[at : at + 100], outcomes[at : at + 100])
+    assert dumps(one) == dumps(other)
