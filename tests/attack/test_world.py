@@ -118,7 +118,8 @@ def test_banks_and_audits_work_with_any_cache(tmp_path: Path) -> None:
         env |= {"NUMBA_CACHE_LOCATOR_CLASSES": "UserProvidedCacheLocator"}
         done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
-        assert len(done.stderr.splitlines()) == (folder != "cache" or damage), done.stderr
+        said = [line for line in done.stderr.splitlines() if "is compiling" not in line]  # as it may say if it is slow
+        assert len(said) == (folder != "cache" or damage), done.stderr
 
 
 # Saving.

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from copy import copy
 from functools import reduce
 
 import numpy as np
@@ -228,3 +229,15 @@ def test_bad_parameters_are_named(make: Callable[[], Learner]) -> None:
 def test_plays_cannot_be_changed_from_outside() -> None:
     with pytest.raises(ValueError, match="read-only"):
         Hedge(2).act()[0] = 1.0
+
+
+def test_a_copy_is_made_while_another_thread_learns() -> None:
+    """What another thread might do in the midst of it, an attribute does here."""
+    learner = Hedge(2, rounds=9)
+
+    class Meanwhile:
+        def __deepcopy__(self, memo: dict[int, object]) -> None:
+            vars(learner)["new"] = 1
+
+    vars(learner)["meanwhile"] = Meanwhile()
+    assert copy(learner).rounds == 0

@@ -115,6 +115,9 @@ class Learner(ABC):
     def __copy__(self) -> Self:
         return deepcopy(self)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self).copy()  # in one go, whatever another thread learns while a copy is made
+
     def _read(self, loss: Loss | ArrayLike) -> Loss:
         read = read_loss(loss, self.space, round_=self.rounds + 1, like=self._kind)
         if not isinstance(read, self._takes):
