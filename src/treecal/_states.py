@@ -191,12 +191,16 @@ def _numbers(value: Any) -> Iterator[Any]:
         yield value
 
 
-def check_array(name: str, array: Any, shape: tuple[int, ...], dtype: Any = np.float64) -> None:
-    """Raise unless this is an array of exactly this shape and type, with finite entries."""
+def check_array(
+    name: str, array: Any, shape: tuple[int, ...], dtype: Any = np.float64, *, most: float = math.inf
+) -> None:
+    """Raise unless this is an array of exactly this shape and type, with finite entries, none larger than the most."""
     if not isinstance(array, np.ndarray) or array.dtype != dtype or array.shape != shape:
         raise SnapshotError(f"{name} is {_brief(array)}, expected {np.dtype(dtype)} of shape {shape}.", hint=ELSEWHERE)
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise SnapshotError(f"{name} is not finite.")
+    if most < math.inf and np.abs(array).max(initial=0) > most:
+        raise SnapshotError(f"{name} is up to {np.abs(array).max():g} in size, expected at most {most:g}.")
 
 
 def check_count(name: str, count: Any, *, most: int = MOST_ROUNDS) -> None:

@@ -17,7 +17,7 @@ from treecal import state
 from treecal._typing import Array
 from treecal.correctors._newton_kernels import _room, project as compiled_project
 from treecal.correctors._scaling import Scaling
-from treecal.exceptions import ForecastError, OutcomeError, ParameterError
+from treecal.exceptions import ForecastError, OutcomeError, ParameterError, SnapshotError
 from treecal.testing import bad_outcomes
 
 KINDS: list[tuple[type[Scaling], int]] = [
@@ -322,6 +322,21 @@ def test_snapshots_resume(kind: type[Scaling], dim: int, peek: bool) -> None:
     assert run(f, forecasts[21:], outcomes[21:]) == run(again, forecasts[21:], outcomes[21:])
     assert state.dumps(f) == state.dumps(again)
     assert f.report() == again.report()
+
+
+@pytest.mark.parametrize("name", ["theta", "trust"])
+def test_a_snapshot_of_forecasts_that_are_no_numbers_is_refused(name: str) -> None:
+    f, (forecasts, outcomes) = tc.TemperatureScaling(tc.Simplex(3)), some_rounds(3, 5, 6)
+    run(f, forecasts, outcomes)
+    given = f.get_state()
+    given["own"][name] = np.full_like(given["own"][name], 1e308)
+    with pytest.raises(SnapshotError, match="expected at most"):
+        f.set_state(given)
+    bank = tc.Bank(tc.TemperatureScaling(tc.Simplex(3)), streams=2)
+    given = bank.get_state()
+    given[name] = np.full_like(given[name], 1e308)
+    with pytest.raises(SnapshotError, match=f"{name} are 1e\\+308"):
+        bank.set_state(given)
 
 
 def test_arguments_that_make_no_sense() -> None:

@@ -44,6 +44,7 @@ calibrators, or below, on all of them. With 0.1 it is 3 % above on one, with all
 """
 _FEW_PARAMETERS = 64  # of which a fit takes the whole curvature at once, not block by block: that is faster
 _ALONE = np.zeros(1, np.int64), np.ones(1)  # the row and the weight of the one step of a round
+_ROUNDED = 1 + 1e-6  # how far above its limit a number of a snapshot may be: far more than rounding
 _NOTHING = 1e-9  # a row of a log that counts less, beside the last one, is left out of a fit
 
 
@@ -345,9 +346,9 @@ class Scaling(Corrector):
         copies = self._copies(state.seen)
         theta = state.theta
         A = state.curvature
-        check_array("theta", theta, (copies, len(self._identity())))
+        check_array("theta", theta, (copies, len(self._identity())), most=_ROUNDED * self.radius)
         check_array("curvature", A, (copies, *self._eye.shape))
-        check_array("the trust in the copies", state.trust, (copies,))
+        check_array("the trust in the copies", state.trust, (copies,), most=_ROUNDED)
 
 
 def scaling_schema(thing: Any) -> Schema:
@@ -356,9 +357,12 @@ def scaling_schema(thing: Any) -> Schema:
     own = thing._state
     seen = Field("seen", new=own.seen, least=0.0, most=MOST_ROUNDS * HEAVIEST)
     arrays = {"theta": own.theta, "curvature": own.curvature, "trust": own.trust}
-    return Schema(
-        (ROUNDS, seen, *(Field(name, array.shape[1:], new=array, length=copies) for name, array in arrays.items()))
-    )
+    limits = {"theta": _ROUNDED * thing.radius, "trust": _ROUNDED}
+    fields = [ROUNDS, seen]
+    for name, array in arrays.items():
+        most = limits.get(name, math.inf)
+        fields.append(Field(name, array.shape[1:], new=array, length=copies, least=-most, most=most))
+    return Schema(tuple(fields))
 
 
 def _copies_of(forget: bool, columns: Any) -> Integers:
