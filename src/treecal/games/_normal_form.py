@@ -417,16 +417,23 @@ def best_equilibrium(losses: Sequence[Array], reward: Array, *, coarse: bool) ->
     ).tocsr()
     total: Any = coo_array(np.ones((1, reward.size)))
     spread = float(np.ptp(reward)) or 1.0
-    solution = linprog(
-        -(reward.ravel() - reward.max()) / spread,  # in [0, 1], as the solver's tolerances are absolute
-        A_ub=constraints,
-        b_ub=np.zeros(count),
-        A_eq=total,
-        b_eq=[1.0],
-        method="highs",
-        options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
-    )
-    if solution.x is None:
+    for presolve in (True, False):  # which adds rows up, and of tiny differences can find that there is no solution
+        solution = linprog(
+            -(reward.ravel() - reward.max()) / spread,  # in [0, 1], as the solver's tolerances are absolute
+            A_ub=constraints,
+            b_ub=np.zeros(count),
+            A_eq=total,
+            b_eq=[1.0],
+            method="highs",
+            options={
+                "presolve": presolve,
+                "primal_feasibility_tolerance": 1e-10,
+                "dual_feasibility_tolerance": 1e-10,
+            },
+        )
+        if solution.x is not None:
+            break
+    else:
         raise TreeCalError(f"HiGHS found no equilibrium: {solution.message.strip()}")
     joint = np.maximum(np.reshape(solution.x, shape), 0)
     joint /= joint.sum()
