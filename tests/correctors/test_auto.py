@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.optimize import brentq
 
 import treecal as tc
 from tests.correctors.models import some_rounds
 from tests.some import some
 from treecal._typing import Array
 from treecal.correctors import MatrixScaling
-from treecal.correctors._mixing import LEAST, Mixing, mix
+from treecal.correctors._mixing import ENOUGH, LEAST, Mixing, mix, stack
 from treecal.exceptions import ParameterError, SnapshotError
 from treecal.state import dumps, loads
 
@@ -39,6 +40,30 @@ def test_no_outcome_costs_more_than_the_weights_allow(dim: int, count: int, sure
     for y in (*np.eye(dim), rng.dirichlet(np.ones(dim))):
         allowed = -math.log(sum(w * math.exp(-brier(each, y)) for w, each in zip(weights, points, strict=True)))
         assert brier(p, y) <= allowed + (2 * LEAST if lifted else 1e-9)
+
+
+@given(st.integers(3, 10), st.integers(2, 5), st.floats(0.05, 0.5), st.integers(0, 999))
+def test_a_class_that_is_nearly_excluded_has_what_the_guarantee_allows(
+    dim: int, count: int, sure: float, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    points = rng.dirichlet(np.full(dim, sure), count)
+    weights = rng.dirichlet(np.ones(count))
+    mean = np.empty((1, dim))
+    mix(points[None], weights, Mixing(False, np.ones(dim), weights), mean)
+    allowed = np.array([-math.log(sum(weights * np.exp(-((y - points) ** 2).sum(axis=1)))) for y in np.eye(dim)])
+    least = brentq(lambda s: np.maximum(s - allowed, 0).sum() / 2 - 1, 0, 4, xtol=1e-14)
+    inner = np.maximum(least - allowed, 0) / 2
+    average = weights @ points
+    if (inner >= LEAST * average).all():
+        assert_allclose(mean[0], inner, atol=1e-9)
+        return
+    away = average - inner
+    share = (mean[0] - inner) @ away / (away @ away)
+    assert_allclose(mean[0], inner + share * away, atol=1e-9)
+    further = inner + min(share + 1e-6, 1.0) * away
+    assert LEAST * (1 - 1e-6) <= share <= 1 + 1e-9
+    assert share > 1 - 1e-9 or (((np.eye(dim) - further) ** 2).sum(axis=1) > allowed).any()
 
 
 def against_it(p: Array, b: Array) -> int:
@@ -116,19 +141,55 @@ def test_batches_are_the_loop_and_snapshots_resume(dim: int) -> None:
 
 
 @pytest.mark.parametrize("in_order", some([False, True], every=2))
-def test_a_fit_trusts_what_is_good_on_rows_that_it_has_not_seen(in_order: bool) -> None:
+@pytest.mark.parametrize("power", [3, 1])
+def test_a_fit_trusts_what_is_good_on_rows_that_it_has_not_seen(in_order: bool, power: int) -> None:
+    """Whether the model is three times as sure as it should be, or right, which the corrections only are about."""
     rng = np.random.default_rng(2)
-    truth = rng.dirichlet(np.ones(3), 700)
-    y = np.array([rng.choice(3, p=p) for p in truth])
-    sure = truth**3 / (truth**3).sum(axis=1, keepdims=True)
-    off = tc.AutoCorrector(tc.Simplex(3)).fit(sure, y, in_order=in_order)
-    assert off.weights["model"] < 0.01
-    # The scalings and isotonic calibration overfit a little: on rows that they had seen they would win.
-    right = tc.AutoCorrector(tc.Simplex(3)).fit(truth, y, in_order=in_order)
-    assert right.weights["model"] == max(right.weights.values())
+    truth = rng.dirichlet(np.ones(3), 20_700)
+    y = (rng.random((len(truth), 1)) > truth.cumsum(axis=1)).sum(axis=1).clip(max=2)
+    model = truth**power / (truth**power).sum(axis=1, keepdims=True)
+    f = tc.AutoCorrector(tc.Simplex(3)).fit(model[:700], y[:700], in_order=in_order)
+
+    def loss(announced: Array) -> float:
+        return float(-np.log(announced[np.arange(20_000), y[700:]]).mean())
+
+    parts, _ = f._now
+    losses = dict(zip(f.weights, map(loss, f._given_by(parts, model[700:]).swapaxes(0, 1)), strict=True))
+    best = min(losses.values())
+    assert loss(f.predict_many(model[700:])) <= 1.005 * best  # of what is known by hindsight
+    good = [name for name, each in losses.items() if each <= 1.01 * best]
+    assert sum(f.weights[name] for name in good) > 2 / 3
+    if power == 3:
+        assert f.weights["model"] < (0.25 if in_order else 0.1)  # by 175 rows, or by 700
+        assert losses["model"] > 1.3 * best
+    else:
+        assert f.weights["model"] > 0.5
+
+
+def test_of_one_row_nothing_is_learned_of_the_weights() -> None:
     few = tc.AutoCorrector(tc.Simplex(2)).fit([[0.5, 0.5]], [1])
     assert few.weights["model"] == pytest.approx(0.5, abs=0.002)
     assert few.rounds == 1
+
+
+@given(st.integers(2, 6), st.integers(1, 40), st.floats(0.1, 10.0), st.integers(0, 999))
+def test_no_weights_have_a_better_score_than_those_of_a_fit(count: int, rows: int, spread: float, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    costs = spread * rng.random((count, rows))
+    counts = rng.choice([0.0, 0.5, 1.0, 7.0], rows)
+    prior = 0.9 * rng.dirichlet(np.ones(count)) + 0.1 / count
+
+    def score(weights: Array) -> float:
+        return float(counts @ np.log(weights @ np.exp(-costs)) + prior @ np.log(weights))
+
+    found = stack(costs, counts, prior)
+    assert found.sum() == pytest.approx(1, abs=1e-12)
+    allowed = score(found) + ENOUGH * (counts.sum() + 1) + 1e-9
+    for away in (1.0, 0.3, 0.1, 0.01):
+        for other in rng.dirichlet(np.ones(count), 20):
+            assert score((1 - away) * found + away * other) <= allowed
+        for vertex in np.eye(count):
+            assert away == 1.0 or score((1 - away) * found + away * vertex) <= allowed
 
 
 def test_a_fit_does_not_depend_on_the_order_of_the_rows() -> None:

@@ -18,7 +18,7 @@ from treecal.correctors._base import Corrector, Scored
 from treecal.correctors._batch import Batch
 from treecal.correctors._isotonic import IsotonicCalibration
 from treecal.correctors._location_scale import LocationScale, extents_of, grid_of
-from treecal.correctors._mixing import SHARE, Mixing, Weights, mix, play
+from treecal.correctors._mixing import SHARE, Mixing, Weights, mix, play, stack
 from treecal.correctors._number_rounds import Asked, Parts, Rounds
 from treecal.correctors._recalibrator import PitMap, Recalibrator
 from treecal.correctors._scaling_kinds import MatrixScaling, TemperatureScaling, VectorScaling
@@ -78,13 +78,14 @@ class AutoCorrector(Corrector):
     correction it exceeds by at most `ln(10·N) + Σ_t −ln(1 − γ_t)`, with `N` corrections.
 
     So that no class is excluded which some forecast allows, a forecast that gives a class less than a hundredth of what
-    the mean by weight gives it is moved by that hundredth towards the mean. It happens where forecasts that are sure
-    contradict each other; what it costs, at most 0.02 in such a round, is part of `excess()`.
+    the mean by weight gives it is moved towards the mean, as far as stays within every `G_k`, and by a hundredth at
+    least. What that costs where forecasts that are sure contradict each other, at most 0.02, is part of `excess()`.
 
     `fit` fits the corrections to all of a log, whatever the order of its rows, and weighs them, and the model like any
-    of them, by their log scores on half of it after fits to the other one, in turns; in order of time (`in_order=True`)
-    by those on the last quarter. The log score tells sure forecasts apart by fewer rows than the Brier score does. The
-    guarantee is then one of the rounds after it, with these weights in place of 0.9. A round costs those of its parts.
+    of them, by what they make of half of it after fits to the other one, in turns; of a log in order of time
+    (`in_order=True`), of the last quarter. Weights are those whose mean of the forecasts has the best log score there
+    (stacking), with one more row, of which the model has half; of numbers they fall with the CRPS. The guarantee is
+    then one of the rounds after it, with these weights in place of 0.9. A round costs those of its parts.
 
     Parameters
     ----------
@@ -117,6 +118,7 @@ class AutoCorrector(Corrector):
     Vovk, "Aggregating strategies", 1990.
     Vovk and Zhdanov, "Prediction with expert advice for the Brier game", 2009.
     Herbster and Warmuth, "Tracking the Best Expert", 1998.
+    Yao, Vehtari, Simpson and Gelman, "Using stacking to average Bayesian predictive distributions", 2018.
     """
 
     name: ClassVar[str | None] = "auto"
@@ -304,21 +306,27 @@ class AutoCorrector(Corrector):
         rounds = len(batch)
         if not batch.in_order:
             batch = _ranked(batch)
-        losses = np.zeros(1 + len(parts))
+        prior = np.append(0.5, np.full(len(parts), 0.5 / len(parts)))  # a log is to be corrected: less doubt than 0.9
+        found, counts = [np.empty((len(prior), 0))], [np.empty(0)]
         fitted = parts
         for own, held in _folds(batch):
             fitted = self._fitted_parts(own, fitted)
             given = self._given_by(fitted, held.forecasts)
-            costs = np.empty(len(held))
+            costs = np.empty((len(prior), len(held)))
             for i, points in enumerate(given.swapaxes(0, 1)):
                 if isinstance(self.space, Cdf):
                     units = 2 * extents_of(held.forecasts, grid_of(self.space))[:, 1]
-                    costs = (self.space.widths * (held.outcomes - points) ** 2).sum(axis=1) / units
+                    costs[i] = (self.space.widths * (held.outcomes - points) ** 2).sum(axis=1) / units
                 else:
-                    log_losses.for_rows(len(held))(points, held.outcomes, RAREST, costs)
-                losses[i] += float(np.add.accumulate(held.all_weights() * costs)[-1])
-        prior = np.append(0.5, np.full(len(parts), 0.5 / len(parts)))  # a log is to be corrected: less doubt than 0.9
-        weights = prior * applied(exp, losses.min() - losses)
+                    log_losses.for_rows(len(held))(points, held.outcomes, RAREST, costs[i])
+            found.append(costs)
+            counts.append(held.all_weights())
+        costs, amounts = np.concatenate(found, axis=1), np.concatenate(counts)
+        if isinstance(self.space, Cdf):
+            losses = np.add.accumulate(amounts * costs, axis=1)[:, -1:].sum(axis=1)
+            weights = prior * applied(exp, losses.min() - losses)
+        else:
+            weights = stack.for_rows(len(amounts))(costs, amounts, prior)
         weights = (1 - SHARE) * (weights / weights.sum()) + SHARE * self._start
         fitted = self._fitted_parts(batch if batch.in_order else batch.spread(), fitted)
         vars(self).update(_now=(fitted, Weights(weights, float(weights[0]), 0, 0.0)), **self._counted(rounds))

@@ -17,7 +17,9 @@ from treecal.correctors._number_kernels import pool_one, score
 SHARE = 0.002
 """The most that is dealt out again in a round; after `t` rounds it is at most `1/t`."""
 LEAST = 0.01
-"""Of what a class has in the mean of all forecasts: it is given no less."""
+"""Of what a class has in the mean of all forecasts: it is given no less, and more where the guarantee has room."""
+ENOUGH = 2e-4
+"""Weights are good enough if none have a log score that is better by more than this a row."""
 
 
 @dataclass(eq=False)
@@ -86,21 +88,47 @@ def _mix(points: Array, weights: Array, costs: Array, mean: Array) -> None:
         level = total / count
     short = False
     for k in range(dim):
-        own = weights[0] * points[0, k]
-        for i in range(1, len(points)):
-            own += weights[i] * points[i, k]
         mean[k] = max(level - costs[k], 0.0) / 2.0
-        short = short or mean[k] < LEAST * own
+        short = short or mean[k] < LEAST * _average(points, weights, k)
+    if short:
+        share = _share(points, weights, costs, mean)
+        for k in range(dim):
+            mean[k] = (1.0 - share) * mean[k] + share * _average(points, weights, k)
     total = 0.0
     for k in range(dim):
-        if short:
-            own = weights[0] * points[0, k]
-            for i in range(1, len(points)):
-                own += weights[i] * points[i, k]
-            mean[k] = (1.0 - LEAST) * mean[k] + LEAST * own
         total += mean[k]
     for k in range(dim):
         mean[k] /= total
+
+
+@strict
+def _average(points: Array, weights: Array, k: int) -> float:
+    """Return what the forecasts give a class in the mean."""
+    own: float = weights[0] * points[0, k]
+    for i in range(1, len(points)):
+        own += weights[i] * points[i, k]
+    return own
+
+
+@strict
+def _share(points: Array, weights: Array, costs: Array, mean: Array) -> float:
+    """Return how far the forecast may go towards the mean of all: it stays within every `G_k`, or is `LEAST`."""
+    dim = len(mean)
+    square = 0.0
+    inner = 0.0
+    length = 0.0
+    for k in range(dim):
+        away = _average(points, weights, k) - mean[k]
+        square += mean[k] * mean[k]
+        inner += mean[k] * away
+        length += away * away
+    share = 1.0
+    for k in range(dim):  # the largest root of `‖e_k − mean − share·away‖² = G_k`
+        slope = inner - (_average(points, weights, k) - mean[k])
+        room = max(costs[k] - 1.0 + 2.0 * mean[k] - square, 0.0)
+        root = math.sqrt(slope * slope + length * room)
+        share = min(share, room / (root + slope) if slope > 0.0 else (root - slope) / length)
+    return max(share, LEAST)
 
 
 @strict
@@ -155,3 +183,39 @@ def weigh(
     for i in range(count):
         weights[i] = (1.0 - share) * (weights[i] / total) + share * rule.start[i]
     return lifted
+
+
+@strict
+def stack(costs: Array, counts: Array, prior: Array) -> Array:
+    """Return the weights that forecasts with these costs, `(forecasts, rows)`, should have had in a mixture.
+
+    They maximise `Σ counts·ln Σ_i w_i·exp(−cost_i) + Σ prior_i·ln w_i`, by expectation maximisation. Since it is
+    concave, others are better by no more than the largest `share_i/w_i`, less the sum of all shares.
+    """
+    odds = np.empty((len(counts), len(prior)))
+    for row in range(len(counts)):
+        least = costs[:, row].min()
+        for i in range(len(prior)):
+            odds[row, i] = exp(least - costs[i, row])
+    weights = prior.copy()
+    sums = np.empty(len(prior))
+    shares = np.empty(len(prior))
+    while True:
+        sums[:] = 0.0
+        for row in range(len(counts)):
+            total = 0.0
+            for i in range(len(prior)):
+                total += weights[i] * odds[row, i]
+            amount = counts[row] / total
+            for i in range(len(prior)):
+                sums[i] += amount * odds[row, i]
+        total = 0.0
+        best = 0.0
+        for i in range(len(prior)):
+            shares[i] = prior[i] + weights[i] * sums[i]
+            total += shares[i]
+            best = max(best, shares[i] / weights[i])
+        for i in range(len(prior)):
+            weights[i] = shares[i] / total
+        if not best > (1.0 + ENOUGH) * total:
+            return weights
