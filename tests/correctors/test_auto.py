@@ -66,6 +66,14 @@ def test_a_class_that_is_nearly_excluded_has_what_the_guarantee_allows(
     assert share > 1 - 1e-9 or (((np.eye(dim) - further) ** 2).sum(axis=1) > allowed).any()
 
 
+def test_a_class_that_all_forecasts_all_but_exclude_is_mixed_too() -> None:
+    points = np.array([[[1.0, 1e-200], [1.0, 1e-200]]])
+    mean = np.empty((1, 2))
+    mix(points, np.array([0.5, 0.5]), Mixing(False, np.ones(2), np.array([0.5, 0.5])), mean)
+    assert mean[0, 0] == 1
+    assert 0 < mean[0, 1] < 1e-200
+
+
 def against_it(p: Array, b: Array) -> int:
     """Return the class for which the corrected forecast is worst beside the model's."""
     return int((b - p).argmax())

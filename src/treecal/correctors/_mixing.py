@@ -122,6 +122,8 @@ def _share(points: Array, weights: Array, costs: Array, mean: Array) -> float:
         square += mean[k] * mean[k]
         inner += mean[k] * away
         length += away * away
+    if length == 0.0:  # of differences too small for their squares
+        return LEAST
     share = 1.0
     for k in range(dim):  # the largest root of `‖e_k − mean − share·away‖² = G_k`
         slope = inner - (_average(points, weights, k) - mean[k])

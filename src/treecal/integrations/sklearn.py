@@ -248,7 +248,7 @@ class CalibrationScorer:
     >>> for model in GaussianNB(), RecalibratedClassifier(GaussianNB()):
     ...     print(cross_val_score(model, X, y, scoring=CalibrationScorer()).mean().round(2))
     -0.08
-    -0.04
+    -0.03
     """
 
     norm: Distance | str | None = None
