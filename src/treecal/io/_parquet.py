@@ -59,10 +59,12 @@ def _scanned() -> Any:
             names = self.columns.names if columns is None else list(columns)
             schema = arrow.schema([self.columns.field(name) for name in names])
             wanted = None if any("." in name for name in names) else names  # it would be taken for a nested field
-            # Its caller may have the only thread of Arrow: who waits for another would wait for ever.
+            # Its caller may have the only thread of Arrow: who waits for another would wait for ever. And those that
+            # read ahead hold half a gigabyte where DuckDB sorts or spills.
             rows = _opened(self._path).iter_batches(ROWS, columns=wanted, use_threads=False)
             batches = (batch.select(names) for batch in rows)
-            return dataset.Scanner.from_batches(batches, schema=schema, **more)
+            alone: dict[str, Any] = {"use_threads": False, "batch_readahead": 1, "fragment_readahead": 1}
+            return dataset.Scanner.from_batches(batches, schema=schema, **alone, **more)
 
     return Scanned
 
