@@ -59,12 +59,10 @@ def _scanned() -> Any:
             names = self.columns.names if columns is None else list(columns)
             schema = arrow.schema([self.columns.field(name) for name in names])
             wanted = None if any("." in name for name in names) else names  # it would be taken for a nested field
-            # Its caller may have the only thread of Arrow: who waits for another would wait for ever. And what is
-            # read ahead is held: half a gigabyte where DuckDB spills.
+            # Its caller may have the only thread of Arrow: who waits for another would wait for ever.
             rows = _opened(self._path).iter_batches(ROWS, columns=wanted, use_threads=False)
             batches = (batch.select(names) for batch in rows)
-            alone: dict[str, Any] = {"batch_readahead": 1, "fragment_readahead": 1}
-            return dataset.Scanner.from_batches(batches, schema=schema, **alone, **more)
+            return dataset.Scanner.from_batches(batches, schema=schema, **more)
 
     return Scanned
 
@@ -104,8 +102,7 @@ class Parquet(FileSource):
         arrow = library("pyarrow")
         seen = 0
         wanted = sorted(set(columns.values()) - set(self.partition))
-        # Its own threads cost Arrow nearly as much as the columns of such small batches do.
-        for batch in file.iter_batches(rows, columns=wanted, use_threads=False):
+        for batch in file.iter_batches(rows, columns=wanted):
             seen += batch.num_rows
             self._share = seen / max(seen, file.metadata.num_rows)
             batch.validate(full=True)  # text that is not UTF-8
